@@ -1,0 +1,88 @@
+"""The tensors of events that a model is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stream_tpp.history import History
+from stream_tpp.model.law import GapScale
+
+
+@dataclass(frozen=True)
+class Block:
+    """Events of leading shape [...], each row a stretch of one sequence [BOS, e_1, e_2, ...].
+
+    y float64: standardised log gap to the event before (0 for BOS). types int64: 0 .. K-1, K for BOS and for padding
+    (padding is told by lengths, never by type). times float64: seconds. origin float64: the time of the row's BOS.
+    """
+
+    y: Tensor
+    types: Tensor
+    times: Tensor
+    origin: Tensor
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(change(self.y), change(self.types), change(self.times), change(self.origin))
+
+    def followed_by(self, other: Block) -> Block:
+        """Both along the last dimension."""
+        return Block(
+            torch.cat((self.y, other.y), -1),
+            torch.cat((self.types, other.types), -1),
+            torch.cat((self.times, other.times), -1),
+            torch.cat((self.origin, other.origin), -1),
+        )
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Histories of B entities as sequences [BOS, e_1 .. e_n], padded at the end: block [B, S], lengths int64 [B] (BOS counted)."""
+
+    block: Block
+    lengths: Tensor
+
+    @property
+    def last(self) -> Block:
+        """The last event of each history (BOS where there is none), [B, 1]."""
+        index = (self.lengths - 1)[:, None]
+        return self.block.map(lambda t: t.gather(1, index))
+
+
+def pack(histories: Sequence[History], scale: GapScale, types: int, window: int, multiple: int = 1) -> Histories:
+    """Histories as tensors: each one's last `window` events, `types` types, S a multiple of `multiple`.
+
+    BOS stands at the start of observation. Where that is unknown, or older events were cut off, it stands at the time of
+    the event before the first one kept (at the first event itself if there is none before).
+    """
+    rows = [_sequence(history, window) for history in histories]
+    longest = max(len(times) for times, _ in rows)
+    width = -(-longest // multiple) * multiple
+    times = np.zeros((len(rows), width))
+    kinds = np.full((len(rows), width), types, dtype=np.int64)
+    for row, (row_times, row_types) in enumerate(rows):
+        times[row, : len(row_times)] = row_times
+        times[row, len(row_times) :] = row_times[-1]
+        kinds[row, 1 : len(row_times)] = row_types
+    gaps = np.diff(times, axis=1, prepend=times[:, :1])
+    y = scale.to_y(torch.from_numpy(gaps))
+    y[:, 0] = 0.0
+    clock = torch.from_numpy(times)
+    block = Block(y, torch.from_numpy(kinds), clock, clock[:, :1].expand_as(clock))
+    return Histories(block, torch.tensor([len(row_times) for row_times, _ in rows]))
+
+
+def _sequence(history: History, window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times of BOS and the events kept, and the types of those events."""
+    times, kinds = history.times, history.types
+    if len(times) > window:
+        return times[-window - 1 :], kinds[-window:]
+    start = history.start
+    if start is None:
+        start = times[0] if len(times) else 0.0
+    return np.concatenate(([start], times)), kinds
