@@ -5,6 +5,8 @@ its batch nor on how many numbers were asked for at once. The generator is Split
 Stafford's mix 13), started for each (row, round, stream) at a hashed state.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,25 +21,31 @@ def _shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def _signed(number: int) -> int:
+    """The lowest 64 bits, as int64."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
 def _mix(x: Tensor) -> Tensor:
     x = (x ^ _shift(x, 30)) * _MIX_1
     x = (x ^ _shift(x, 27)) * _MIX_2
     return x ^ _shift(x, 31)
 
 
-def row_keys(seeds: Tensor, first_path: int, paths: int) -> Tensor:
-    """Keys of the rows (history b, path p): seeds int64 [B] -> int64 [B, P]; path p of a seed is path p in any batch."""
-    path = torch.arange(first_path + 1, first_path + paths + 1, dtype=torch.int64, device=seeds.device)
-    return _mix(_mix(seeds)[:, None] + path * _GOLDEN)
+def row_keys(seeds: Sequence[int], first_path: int, paths: int, device: torch.device | None = None) -> Tensor:
+    """Keys of the rows (history b, path p), int64 [B, P], from B seeds; path p of a seed is path p in any batch."""
+    seed = torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=device)
+    path = torch.arange(first_path + 1, first_path + paths + 1, dtype=torch.int64, device=device)
+    return _mix(_mix(seed)[:, None] + path * _GOLDEN)
 
 
-def uniform(keys: Tensor, rounds: Tensor | int, stream: int, n: int, first: int = 0) -> Tensor:
+def uniform(keys: Tensor, sampling_round: int, stream: int, n: int, first: int = 0) -> Tensor:
     """Uniform numbers strictly inside (0, 1), float64 [..., n], for keys int64 [...].
 
-    `rounds` (int or int64 [...]) counts the row's sampling rounds, `stream` (below 8) says what the numbers are for, and
-    the numbers are those with index first .. first + n - 1.
+    `stream` (below 8) says what the numbers of a sampling round are for; the numbers are those with index first ..
+    first + n - 1.
     """
-    state = _mix(keys + (rounds * _STREAMS + stream + 1) * _GOLDEN)
+    state = _mix(keys + _signed((sampling_round * _STREAMS + stream + 1) * _GOLDEN))
     index = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=keys.device)
     bits = _shift(_mix(state[..., None] + index * _GOLDEN), 12)
     return (bits.to(torch.float64) + 0.5) * 2.0**-52

@@ -42,7 +42,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Histories:
-    """Histories of B entities as sequences [BOS, e_1 .. e_n], padded at the end: block [B, S], lengths int64 [B] (BOS counted)."""
+    """Histories of B entities as sequences [BOS, e_1 .. e_n], padded at the end.
+
+    block [B, S]; lengths int64 [B], BOS counted.
+    """
 
     block: Block
     lengths: Tensor

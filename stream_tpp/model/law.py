@@ -40,6 +40,10 @@ class GapScale:
 class Law(Protocol):
     """What sampling and verification ask of a law. Leading shape [...]; u are uniform numbers in (0, 1)."""
 
+    @property
+    def shape(self) -> torch.Size:
+        """The leading shape."""
+
     def sample_gap(self, u: Tensor) -> Tensor:
         """u [..., 2] -> y [...]."""
 
@@ -112,6 +116,10 @@ class MixtureLaw:
             log_scales.to(torch.float64),
             torch.log_softmax(types.to(torch.float64), -1),
         )
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.log_weights.shape[:-1]
 
     @property
     def _mixture(self) -> tuple[Tensor, Tensor, Tensor]:
