@@ -1,0 +1,157 @@
+"""How to reach Kafka: the servers, TLS and SASL, in the words of aiokafka and of Faust."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import AuthenticationFailedError, KafkaError
+from faust.auth import SASLCredentials, SSLCredentials
+from faust.types.auth import CredentialsT
+from yarl import URL
+
+from stream_tpp.errors import StreamTppError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+REACH_WITHIN = 5.0
+RETRY_EVERY = 0.1
+
+
+class BrokerUnreachable(StreamTppError):
+    """No broker answered at the configured servers."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where the brokers are and how they want to be spoken to; the password and the key's passphrase never show.
+
+    `bootstrap_servers` is "host:port[,host:port ...]". Raises StreamTppError for a server without a port, an unknown
+    protocol or mechanism, and SASL without credentials.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    security_protocol: str = "PLAINTEXT"
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.security_protocol not in PROTOCOLS:
+            raise StreamTppError(
+                f"The security protocol {self.security_protocol!r} is unknown: use one of {', '.join(PROTOCOLS)}."
+            )
+        if self.sasl_mechanism not in MECHANISMS:
+            raise StreamTppError(
+                f"The SASL mechanism {self.sasl_mechanism!r} is not one that settings can describe: use one of "
+                f"{', '.join(MECHANISMS)}, or build your own faust.App with its credentials and plug into it."
+            )
+        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
+            raise StreamTppError(
+                f"The security protocol {self.security_protocol} needs kafka.sasl_username and kafka.sasl_password "
+                "(STREAM_TPP_KAFKA_SASL_USERNAME and STREAM_TPP_KAFKA_SASL_PASSWORD)."
+            )
+        for server in self.servers:
+            host, _, port = server.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise StreamTppError(
+                    f"The Kafka server {server!r} is not host:port: write bootstrap servers as host:port[,host:port]."
+                )
+
+    @property
+    def servers(self) -> list[str]:
+        return [server.strip() for server in self.bootstrap_servers.split(",") if server.strip()] or [""]
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The TLS context, None where the protocol has no TLS. Raises StreamTppError for files that can't be read."""
+        if self.security_protocol not in ("SSL", "SASL_SSL"):
+            return None
+        try:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ssl_cafile)
+            context.check_hostname = self.ssl_check_hostname
+            if self.ssl_certfile is not None:
+                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
+        except OSError as error:
+            files = ", ".join(str(file) for file in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if file)
+            raise StreamTppError(f"The TLS files of the Kafka connection ({files}) can't be used: {error}.") from error
+        return context
+
+    def client_options(self) -> dict[str, Any]:
+        """Keyword arguments of any aiokafka client: producer, consumer or admin."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.servers,
+            "security_protocol": self.security_protocol,
+            "ssl_context": self.ssl_context(),
+        }
+        if self.security_protocol.startswith("SASL"):
+            options["sasl_mechanism"] = self.sasl_mechanism
+            options["sasl_plain_username"] = self.sasl_username
+            options["sasl_plain_password"] = self.sasl_password
+        return options
+
+    def faust_options(self) -> dict[str, Any]:
+        """Keyword arguments of `faust.App`: the broker's URLs and credentials."""
+        return {
+            "broker": [URL(f"kafka://{server}") for server in self.servers],
+            "broker_credentials": self._credentials(),
+        }
+
+    def _credentials(self) -> CredentialsT | None:
+        context = self.ssl_context()
+        if self.security_protocol.startswith("SASL"):
+            return SASLCredentials(
+                username=self.sasl_username,
+                password=self.sasl_password,
+                ssl_context=context,
+                mechanism=self.sasl_mechanism,
+            )
+        return None if context is None else SSLCredentials(context)
+
+
+async def connect(connection: Connection, within: float = REACH_WITHIN) -> AIOKafkaAdminClient:
+    """A started admin client (close it), once a broker has answered a metadata request.
+
+    Tries for `within` seconds, since a broker may be starting too. Raises BrokerUnreachable when none answers, and
+    StreamTppError at once when the credentials are refused.
+    """
+    options = connection.client_options()
+    try:
+        async with asyncio.timeout(within):
+            await _listening(connection.servers)
+            client = AIOKafkaAdminClient(**options, request_timeout_ms=int(within * 1000))
+            try:
+                await client.start()
+            except BaseException:
+                await client.close()
+                raise
+            return client
+    except AuthenticationFailedError as error:
+        raise StreamTppError(f"Kafka at {connection.bootstrap_servers} refused the credentials: {error}.") from error
+    except (TimeoutError, KafkaError) as error:
+        raise BrokerUnreachable(
+            f"No Kafka broker answers at {connection.bootstrap_servers}: start one, or set KAFKA_BOOTSTRAP_SERVERS "
+            "to where it is (and security_protocol, where it wants TLS or SASL)."
+        ) from error
+
+
+async def _listening(servers: list[str]) -> None:
+    # aiokafka writes an error to the log for each refused attempt; a bare connect asks the same in silence.
+    while True:
+        for server in servers:
+            host, _, port = server.rpartition(":")
+            try:
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            except OSError:
+                continue
+            writer.close()
+            return
+        await asyncio.sleep(RETRY_EVERY)
