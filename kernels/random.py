@@ -39,13 +39,15 @@ def row_keys(seeds: Sequence[int], first_path: int, paths: int, device: torch.de
     return _mix(_mix(seed)[:, None] + path * _GOLDEN)
 
 
-def uniform(keys: Tensor, sampling_round: int, stream: int, n: int, first: int = 0) -> Tensor:
+def uniform(keys: Tensor, sampling_round: int, stream: int, n: int, first: Tensor | int = 0) -> Tensor:
     """Uniform numbers strictly inside (0, 1), float64 [..., n], for keys int64 [...].
 
     `stream` (below 8) says what the numbers of a sampling round are for; the numbers are those with index first ..
-    first + n - 1.
+    first + n - 1, where `first` is one for all rows or int64 [...].
     """
     state = _mix(keys + _signed((sampling_round * _STREAMS + stream + 1) * _GOLDEN))
-    index = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=keys.device)
-    bits = _shift(_mix(state[..., None] + index * _GOLDEN), 12)
+    index = torch.arange(1, n + 1, dtype=torch.int64, device=keys.device)
+    if isinstance(first, Tensor):
+        first = first[..., None]
+    bits = _shift(_mix(state[..., None] + (index + first) * _GOLDEN), 12)
     return (bits.to(torch.float64) + 0.5) * 2.0**-52

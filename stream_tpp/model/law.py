@@ -44,23 +44,29 @@ class Law(Protocol):
     def shape(self) -> torch.Size:
         """The leading shape."""
 
+    def sample(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """u [..., 3] -> (y float64, k int64) [...]."""
+
+    def log_prob(self, y: Tensor, k: Tensor) -> Tensor:
+        """Log density of the event (y, k), [...]."""
+
     def sample_gap(self, u: Tensor) -> Tensor:
         """u [..., 2] -> y [...]."""
-
-    def sample_type(self, y: Tensor, u: Tensor) -> Tensor:
-        """Type given the gap: u [...] -> k int64 [...]."""
-
-    def sample(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """u [..., 3] -> (y, k)."""
 
     def log_prob_gap(self, y: Tensor) -> Tensor:
         """Log density of y, [...]."""
 
-    def log_prob_type(self, y: Tensor, k: Tensor) -> Tensor:
-        """Log probability of type k given the gap, [...]."""
+    def types_given_gap(self, y: Tensor) -> Tensor:
+        """Log probability of each type after a gap of y [...]: [..., K]."""
 
-    def log_prob(self, y: Tensor, k: Tensor) -> Tensor:
-        """Log density of the event (y, k), [...]."""
+    def types(self) -> Tensor:
+        """Log probability of each type, whatever the gap: [..., K]."""
+
+    def sample_gap_given_type(self, k: Tensor, u: Tensor) -> Tensor:
+        """k [...], u [..., 2] -> y [...]."""
+
+    def log_prob_gap_given_type(self, y: Tensor, k: Tensor) -> Tensor:
+        """Log density of y given the type, [...]."""
 
     def log_survival(self, y: Tensor) -> Tensor:
         """Log of the chance of a gap above y, [...]."""
@@ -125,17 +131,16 @@ class MixtureLaw:
     def _mixture(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.log_weights, self.locs, self.log_scales
 
+    def sample(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        return self.sample_gap(u[..., :2]), mixture.categorical(u[..., 2], self.log_types)
+
+    def log_prob(self, y: Tensor, k: Tensor) -> Tensor:
+        return self.log_prob_gap(y) + self.log_types.gather(-1, k[..., None])[..., 0]
+
     def sample_gap(self, u: Tensor) -> Tensor:
         if self.y_elapsed is None:
             return mixture.sample(u, *self._mixture)
         return mixture.sample_above(self.y_elapsed, u, *self._mixture)
-
-    def sample_type(self, y: Tensor, u: Tensor) -> Tensor:
-        return mixture.categorical(u, self.log_types)
-
-    def sample(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        y = self.sample_gap(u[..., :2])
-        return y, self.sample_type(y, u[..., 2])
 
     def log_prob_gap(self, y: Tensor) -> Tensor:
         density = mixture.log_density(y, *self._mixture)
@@ -143,11 +148,17 @@ class MixtureLaw:
             return density
         return torch.where(y >= self.y_elapsed, density - self.log_tail, -torch.inf)
 
-    def log_prob_type(self, y: Tensor, k: Tensor) -> Tensor:
-        return self.log_types.gather(-1, k[..., None])[..., 0]
+    def types_given_gap(self, y: Tensor) -> Tensor:
+        return self.log_types
 
-    def log_prob(self, y: Tensor, k: Tensor) -> Tensor:
-        return self.log_prob_gap(y) + self.log_prob_type(y, k)
+    def types(self) -> Tensor:
+        return self.log_types
+
+    def sample_gap_given_type(self, k: Tensor, u: Tensor) -> Tensor:
+        return self.sample_gap(u)
+
+    def log_prob_gap_given_type(self, y: Tensor, k: Tensor) -> Tensor:
+        return self.log_prob_gap(y)
 
     def log_survival(self, y: Tensor) -> Tensor:
         survival = mixture.log_survival(y, *self._mixture)
