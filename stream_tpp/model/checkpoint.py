@@ -1,0 +1,103 @@
+"""A model as a folder: model.json, target.safetensors, draft.safetensors. Nothing in it is ever unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import nn
+
+from stream_tpp.errors import StreamTppError
+from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
+from stream_tpp.model.law import GapScale
+from stream_tpp.model.model import Model
+
+FORMAT = 1
+_TENSORS = ("target", "draft")
+
+
+def save(model: Model, folder: str | Path) -> None:
+    """Write the model and name its weights: `model.version` is set.
+
+    Each file appears whole or not at all, model.json last, so a reader never sees a half-written model without noticing.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    blobs = {"target": _blob(model.target), "draft": _blob(model.draft)}
+    described = {
+        "format": FORMAT,
+        "config": asdict(model.config),
+        "types": list(model.types),
+        "scale": asdict(model.scale),
+        "window": model.window,
+        "sha256": {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()},
+    }
+    model.version = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    for name, blob in blobs.items():
+        _write(folder / f"{name}.safetensors", blob)
+    document = {**described, "version": model.version, "facts": model.facts}
+    _write(folder / "model.json", (json.dumps(document, indent=2) + "\n").encode())
+
+
+def load(folder: str | Path) -> Model:
+    """Read a model, in evaluation mode. Raises StreamTppError where it is missing, damaged or of another format."""
+    folder = Path(folder)
+    document = _description(folder)
+    blobs = {name: _verified(folder, name, document["sha256"][name]) for name in _TENSORS}
+    try:
+        target = TargetConfig(**{**document["config"]["target"], "cycles": tuple(document["config"]["target"]["cycles"])})
+        config = ModelConfig(target, DraftConfig(**document["config"]["draft"]))
+        model = Model.fresh(config, tuple(document["types"]), GapScale(**document["scale"]), document["window"])
+        model.target.load_state_dict(safetensors.torch.load(blobs["target"]))
+        model.draft.load_state_dict(safetensors.torch.load(blobs["draft"]))
+    except (KeyError, TypeError, AssertionError, RuntimeError, safetensors.SafetensorError) as error:
+        raise StreamTppError(f"The model in {folder} does not fit its own description: fit or copy it again.") from error
+    model.facts, model.version = document.get("facts", {}), document["version"]
+    return model
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    path = folder / "model.json"
+    try:
+        document = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise StreamTppError(f"There is no model in {folder}: give a folder written by `stream-tpp fit`.") from None
+    except (OSError, ValueError):
+        raise StreamTppError(f"{path} cannot be read as JSON: fit the model or copy it again.") from None
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != FORMAT:
+        raise StreamTppError(
+            f"{path} has format {found}, this stream-tpp reads format {FORMAT}: "
+            "fit the model again, or install the release that wrote it."
+        )
+    sums = document.get("sha256")
+    if not isinstance(sums, dict) or set(sums) != set(_TENSORS) or "version" not in document:
+        raise StreamTppError(f"{path} lacks the checksums of the weights: fit the model or copy it again.")
+    return dict(document)
+
+
+def _verified(folder: Path, name: str, sha256: str) -> bytes:
+    path = folder / f"{name}.safetensors"
+    try:
+        blob = path.read_bytes()
+    except OSError:
+        raise StreamTppError(f"{path} is missing: copy the whole model folder again.") from None
+    if hashlib.sha256(blob).hexdigest() != sha256:
+        raise StreamTppError(f"{path} is truncated or not the file that model.json describes: copy the whole folder again.")
+    return blob
+
+
+def _blob(module: nn.Module) -> bytes:
+    return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()})
+
+
+def _write(path: Path, blob: bytes) -> None:
+    partial = path.with_suffix(path.suffix + ".partial")
+    partial.write_bytes(blob)
+    os.replace(partial, path)

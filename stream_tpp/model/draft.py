@@ -1,0 +1,104 @@
+"""What a draft is to training and to the sampler: `stream_tpp.sampling.protocols.Draft`, as a network.
+
+A place of a sequence is the index of the event that the law there follows, so target and draft speak of the same place.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from stream_tpp.model.block import Block, Histories
+from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.sampling.protocols import Rollout
+
+S = TypeVar("S")
+
+
+class Taught(NamedTuple):
+    """A draft's laws along given sequences: `law` [B, A, G], each at a `place` int64 [A, G] of its sequence."""
+
+    law: MixtureLaw
+    place: Tensor
+
+
+class NeuralDraft(nn.Module, Generic[S]):
+    """A draft with weights. S is what it knows before the pending event of each row."""
+
+    @abstractmethod
+    def begin(self, histories: Histories, hidden: Tensor) -> S:
+        """See `stream_tpp.sampling.protocols.Draft.begin`."""
+
+    @abstractmethod
+    def rollout(
+        self, state: S, pending: Block, u: Tensor, scale: GapScale, y_elapsed: Tensor | None, permitted: Tensor | None
+    ) -> Rollout:
+        """See `stream_tpp.sampling.protocols.Draft.rollout`."""
+
+    @abstractmethod
+    def commit(self, rollout: Rollout, accepted: Tensor, hidden: Tensor) -> S:
+        """See `stream_tpp.sampling.protocols.Draft.commit`."""
+
+    @abstractmethod
+    def choose(self, state: S, paths: Tensor) -> S:
+        """See `stream_tpp.sampling.protocols.Draft.choose`."""
+
+    @abstractmethod
+    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+        """The laws it would draw from along the events [B, S] themselves, `steps` deep from every anchor at once.
+
+        hidden [B, S, D] are the target's states. Only for training: gradients flow to the draft.
+        """
+
+
+def draw_along(
+    step: Callable[[Block, S], tuple[Tensor, S]],
+    to_law: Callable[[Tensor], MixtureLaw],
+    state: S,
+    pending: Block,
+    u: Tensor,
+    scale: GapScale,
+    y_elapsed: Tensor | None,
+    permitted: Tensor | None,
+) -> tuple[Block, Law, list[S]]:
+    """Draw gamma events one after another, each from the law after the one before it.
+
+    `step` takes in one event [B, P] and gives raw outputs of the next event's law, and a state. Returns the events
+    [B, P, gamma], their laws, and the state after the pending event and after each drafted one but the last.
+    """
+    event = pending.map(lambda t: t[..., 0])
+    drawn, raws, states = [], [], []
+    for place in range(u.shape[2]):
+        raw, state = step(event, state)
+        law = conditioned(to_law(raw), y_elapsed if place == 0 else None, permitted)
+        y, types = law.sample(u[:, :, place])
+        event = Block(y, types, event.times + scale.to_gap(y), event.origin)
+        drawn.append(event)
+        raws.append(raw)
+        states.append(state)
+    laws = to_law(torch.stack(raws, 2))
+    if y_elapsed is not None:
+        later = y_elapsed.new_full((*y_elapsed.shape, u.shape[2] - 1), -torch.inf)
+        y_elapsed = torch.cat([y_elapsed[..., None], later], -1)
+    return stack(drawn), conditioned(laws, y_elapsed, permitted), states
+
+
+def conditioned(law: MixtureLaw, y_elapsed: Tensor | None, permitted: Tensor | None) -> MixtureLaw:
+    """The law given the quiet time so far and the permitted types, where there are any such."""
+    if y_elapsed is not None:
+        law = law.given_elapsed(y_elapsed)
+    return law if permitted is None else law.restrict(permitted)
+
+
+def stack(events: list[Block]) -> Block:
+    """Single events [B, P] as a block [B, P, n]."""
+    return Block(
+        torch.stack([event.y for event in events], -1),
+        torch.stack([event.types for event in events], -1),
+        torch.stack([event.times for event in events], -1),
+        torch.stack([event.origin for event in events], -1),
+    )

@@ -1,0 +1,71 @@
+"""The anchored draft: a recurrent cell that starts from the target's own hidden state at the last verified event.
+
+It needs no history, no cache and no rollback: whatever was accepted, the target's state there says it all.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from stream_tpp.model.block import Block, Histories
+from stream_tpp.model.config import DraftConfig, TargetConfig
+from stream_tpp.model.draft import NeuralDraft, Taught, draw_along
+from stream_tpp.model.encoder import EventEmbedding
+from stream_tpp.model.heads import MixtureHead
+from stream_tpp.model.law import GapScale
+from stream_tpp.sampling.protocols import Rollout
+
+
+class AnchoredDraft(NeuralDraft[Tensor]):
+    """State: the target's hidden state [B, P, D] at the event before the pending one (zeros where there is none)."""
+
+    def __init__(self, config: DraftConfig, target: TargetConfig) -> None:
+        super().__init__()
+        self.start = nn.Linear(target.d_model, config.d_model)
+        self.event = EventEmbedding(target.types, config.d_model, target.cycles)
+        self.cell = nn.GRUCell(config.d_model, config.d_model)
+        self.head = MixtureHead(config.d_model, config.components, target.types)
+
+    def begin(self, histories: Histories, hidden: Tensor) -> Tensor:
+        return hidden
+
+    def rollout(
+        self,
+        state: Tensor,
+        pending: Block,
+        u: Tensor,
+        scale: GapScale,
+        y_elapsed: Tensor | None,
+        permitted: Tensor | None,
+    ) -> Rollout:
+        start = torch.tanh(self.start(state))
+        block, law, _ = draw_along(self._step, self.head.law, start, pending, u, scale, y_elapsed, permitted)
+        return Rollout(block, law, state)
+
+    def commit(self, rollout: Rollout, accepted: Tensor, hidden: Tensor) -> Tensor:
+        index = accepted[..., None, None].expand(*accepted.shape, 1, hidden.shape[-1])
+        return hidden.gather(2, index)[:, :, 0]
+
+    def choose(self, state: Tensor, paths: Tensor) -> Tensor:
+        return state.gather(1, paths[..., None].expand(-1, -1, state.shape[-1]))
+
+    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+        # Anchor a takes in event a, then a + 1, ..., starting from the target's state at a - 1.
+        batch, size = block.types.shape
+        steps = min(steps, size)
+        anchors = size - steps + 1
+        before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, : anchors - 1]], 1)
+        state = torch.tanh(self.start(before)).flatten(0, 1)
+        inputs = self.event(block)
+        states = []
+        for step in range(steps):
+            state = self.cell(inputs[:, step : step + anchors].flatten(0, 1), state)
+            states.append(state.unflatten(0, (batch, anchors)))
+        law = self.head.law(self.head(torch.stack(states, 2)))
+        place = torch.arange(anchors, device=hidden.device)[:, None] + torch.arange(steps, device=hidden.device)
+        return Taught(law, place)
+
+    def _step(self, event: Block, state: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.cell(self.event(event).flatten(0, 1), state.flatten(0, 1)).unflatten(0, event.types.shape)
+        return self.head(state), state

@@ -1,0 +1,146 @@
+"""A causal Transformer over [BOS, e_1, e_2, ...]: what THP, SAHP and AttNHP have in common.
+
+An encoder says how an event becomes a vector, what a layer's queries, keys and values are and what becomes of the attended
+values; the walk through the layers, whole (`forward`) or piece by piece on a cache (`prefill`, `extend`), is here, once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stream_tpp.kernels.attention import causal_attention
+from stream_tpp.model.block import Block
+from stream_tpp.model.cache import Cache
+from stream_tpp.model.config import TargetConfig
+from stream_tpp.model.encodings import phases
+
+
+class Embedded(NamedTuple):
+    """Events as vectors: x [..., n, D] enters the first layer, `clock` [..., n, Dz] (AttNHP's z(t)) enters every layer."""
+
+    x: Tensor
+    clock: Tensor | None
+
+
+class Layer(nn.Module):
+    """One attention layer, cut where the cache comes in."""
+
+    @abstractmethod
+    def project(self, x: Tensor, clock: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each [..., n, H, Dh], of x [..., n, D]."""
+
+    @abstractmethod
+    def combine(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The layer's output [..., n, D] from its input and the attended values [..., n, D]."""
+
+
+class Encoder(nn.Module):
+    """Causal stack of layers. `null` and `own` are the attention's (see `stream_tpp.kernels.attention`)."""
+
+    null = False
+    own = True
+
+    layers: nn.ModuleList
+    norm: nn.Module
+
+    @abstractmethod
+    def embed(self, block: Block, place: Tensor) -> Embedded:
+        """Events [..., n] at places int64 [..., n] of their sequences (BOS has place 0) as vectors."""
+
+    def forward(self, block: Block) -> Tensor:
+        """Hidden states [B, S, D] of whole sequences [B, S], padded on the right."""
+        return self._read(block)[0]
+
+    def prefill(self, block: Block, lengths: Tensor, paths: int) -> tuple[Cache, Tensor]:
+        """Read the first `lengths` [B] events of each row once for all paths: cache, and hidden states [B, S, D]."""
+        hidden, prefix = self._read(block)
+        return Cache(prefix, lengths, paths), hidden
+
+    def extend(self, cache: Cache, block: Block) -> Tensor:
+        """Append events [B, P, n] to every path: hidden states [B, P, n, D]."""
+        place = cache.append(block.types.shape[-1], self.own)
+        x, clock = self.embed(block, place)
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, Layer)
+            attended = cache.attend(number, *layer.project(x, clock), null=self.null)
+            x = layer.combine(x, attended.flatten(-2))
+        return self._normed(x)
+
+    def _read(self, block: Block) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        place = torch.arange(block.types.shape[-1], device=block.types.device).expand_as(block.types)
+        x, clock = self.embed(block, place)
+        prefix = []
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            queries, keys, values = layer.project(x, clock)
+            attended = causal_attention(queries, keys, values, self.null, self.own)
+            prefix.append((keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous()))
+            x = layer.combine(x, attended.flatten(-2))
+        return self._normed(x), prefix
+
+    def _normed(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x)
+        return normed
+
+
+class EventEmbedding(nn.Module):
+    """Type embedding (BOS has its own), plus the event's own log gap and cycle phases through a linear map.
+
+    The gap is given as y, beside whatever temporal encoding the encoder has: z(t) lives on the scale of a window, so gaps
+    of 1e-6 or of 1e6 of its unit vanish in it, in float32 for good, while y keeps every decade apart.
+    """
+
+    cycles: Tensor
+
+    def __init__(self, types: int, width: int, cycles: tuple[float, ...]) -> None:
+        super().__init__()
+        self.kind = nn.Embedding(types + 1, width)
+        self.features = nn.Linear(1 + 2 * len(cycles), width)
+        self.register_buffer("cycles", torch.tensor(cycles, dtype=torch.float64), persistent=False)
+
+    def forward(self, block: Block) -> Tensor:
+        features = block.y[..., None].to(self.features.weight.dtype)
+        if len(self.cycles):
+            features = torch.cat([features, phases(block.times, self.cycles)], -1)
+        embedded: Tensor = self.kind(block.types) + self.features(features)
+        return embedded
+
+
+class FeedForwardLayer(Layer):
+    """Softmax attention and a feed-forward part, both behind layer norms and beside residuals (pre-norm).
+
+    THP's own code normalises after each residual; twenty such layers don't train without warm-up, twenty pre-norm ones do.
+    """
+
+    def __init__(self, config: TargetConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.heads = config.heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.feedforward = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, config.feedforward),
+            nn.GELU(),
+            nn.Linear(config.feedforward, width),
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def project(self, x: Tensor, clock: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        return queries, keys, values
+
+    def combine(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + self.dropout(self.out(attended))
+        output: Tensor = x + self.dropout(self.feedforward(x))
+        return output
+
+
+def seconds_since_bos(block: Block, time_scale: float) -> Tensor:
+    """(t - t_BOS) / time_scale [..., n], subtracted in float64, then float32."""
+    return ((block.times - block.origin) / time_scale).to(torch.float32)

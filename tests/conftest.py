@@ -1,0 +1,6 @@
+"""What all tests share."""
+
+import torch
+
+# Small tensors: a second thread costs more than it brings, and all of it where tests run side by side.
+torch.set_num_threads(1)
