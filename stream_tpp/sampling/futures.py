@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stream_tpp.model.law import Law
+
 
 @dataclass
 class Stats:
@@ -50,6 +52,7 @@ class Futures:
     where absolute times are too large to tell close events apart. types int64 [B, P, N] (-1 past the end). lengths int64
     [B, P]. complete bool [B, P]: False where `max_events` ended a path before its horizon. log_permitted float64
     [B, P, N] or None: with suppressed types, log of the chance that each event was of a permitted type.
+    next: the target's own law [B] of each history's next event, given the quiet time so far.
     """
 
     times: Tensor
@@ -58,6 +61,7 @@ class Futures:
     lengths: Tensor
     complete: Tensor
     log_permitted: Tensor | None
+    next: Law
     stats: Stats
 
 

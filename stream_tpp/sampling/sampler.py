@@ -102,6 +102,10 @@ def sample(
         drafted = rollout.block if rollout else None
         p, hidden = target.extend(cache, rows.pending.followed_by(drafted) if drafted else rows.pending)
         p = _given(p, y_elapsed, plan.permitted)
+        if not rounds:
+            next_event = (
+                p.reshape(-1, p.shape[-1]).rows(torch.arange(len(histories)) * plan.paths).first(1).reshape(len(histories))
+            )
         limits = torch.where(rows.since >= plan.reanchor_after, 0, plan.draft_length)
         verdict = _verify(p, rollout, limits, Draws(rows.keys.reshape(-1), len(rounds)), plan.mode)
         events = rows.generate(drafted, verdict, p, scale, plan)
@@ -114,7 +118,7 @@ def sample(
         y_elapsed = None
         active = int(rows.running.sum(1).max())
         if not active:
-            return _futures(rounds, plan, packed.last.times[:, 0] + elapsed, stats)
+            return _futures(rounds, plan, packed.last.times[:, 0] + elapsed, next_event, stats)
         if 2 * active <= rows.running.shape[1]:
             chosen = torch.argsort((~rows.running).to(torch.int8), dim=1, stable=True)[:, :active]
             cache.choose(chosen)
@@ -275,7 +279,7 @@ def _count(stats: Stats, running: Tensor, limits: Tensor, accepted: Tensor, even
     stats.events += int(events.valid.sum())
 
 
-def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, stats: Stats) -> Futures:
+def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, next_event: Law, stats: Stats) -> Futures:
     """Put the events of all rounds in order, path by path, and drop those past the horizon."""
     batch, width = len(base), rounds[0].valid.shape[-1]
 
@@ -299,5 +303,6 @@ def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, stats: Stats) -
         lengths=lengths,
         complete=past_horizon if plan.horizon is not None else torch.ones_like(past_horizon),
         log_permitted=None if plan.permitted is None else log_permitted,
+        next=next_event,
         stats=stats,
     )
