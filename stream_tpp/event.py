@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -115,10 +116,17 @@ def to_seconds(time: object, unit: str) -> float:
     if not math.isfinite(seconds):
         raise InvalidEvent("bad_time", f"The time is {seconds}.")
     if not EARLIEST <= seconds <= LATEST:
-        raise InvalidEvent(
-            "absurd_time", f"The time {_shown(time)} is {seconds:.6g} s, no possible time in unit {unit!r}."
-        )
+        raise InvalidEvent("absurd_time", f"The time {_shown(time)} is {seconds:.6g} s, no possible time in unit {unit!r}.")
     return seconds
+
+
+def number_or_text(text: str) -> int | float | str:
+    """A time out of text that may hold either (a CSV cell, a command-line option), for `to_seconds`."""
+    if "_" not in text:  # Python's own digit grouping, 1_000, is no number elsewhere
+        for number in (int, float):
+            with suppress(ValueError):
+                return number(text)
+    return text
 
 
 def _number_seconds(time: numbers.Real, unit: str) -> float:
