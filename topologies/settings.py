@@ -3,6 +3,11 @@
     [topics]                                  STREAM_TPP_TOPICS_PARTITIONS=8
     partitions = 8
 
+    [[rules]]                                 (rules come from the file alone)
+    alarm = ["code_blue"]
+    horizon = 3600.0
+    threshold = 0.2
+
 KAFKA_BOOTSTRAP_SERVERS is read as STREAM_TPP_KAFKA_BOOTSTRAP_SERVERS. Every time is in seconds.
 """
 
@@ -15,7 +20,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -23,6 +28,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Fields
 from stream_tpp.topologies.connection import Connection
+from stream_tpp.warning.rule import Rule
 
 PREFIX = "STREAM_TPP_"
 ALIASES = {"KAFKA_BOOTSTRAP_SERVERS": "STREAM_TPP_KAFKA_BOOTSTRAP_SERVERS"}
@@ -112,6 +118,16 @@ class Worker(Section):
     fetch_wait: float = field(default=0.5, metadata={"least": 0.001})
     offset_reset: str = field(default="earliest", metadata={"choices": ("earliest", "latest")})
 
+    def faust_options(self) -> dict[str, Any]:
+        """Keyword arguments of `faust.App`; the fetch wait is not one (see topologies/transport.py)."""
+        return {
+            "id": self.application,
+            "broker_session_timeout": self.session_timeout,
+            "broker_rebalance_timeout": self.rebalance_timeout,
+            "broker_heartbeat_interval": self.heartbeat_interval,
+            "consumer_auto_offset_reset": self.offset_reset,
+        }
+
 
 @dataclass(frozen=True)
 class Web(Section):
@@ -133,6 +149,7 @@ class Settings:
     histories: Histories = field(default_factory=Histories)
     worker: Worker = field(default_factory=Worker)
     web: Web = field(default_factory=Web)
+    rules: tuple[Rule, ...] = ()
 
 
 def load(path: str | os.PathLike[str] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -215,10 +232,11 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return _build(hint, value, where)
     if get_origin(hint) in (types.UnionType, typing.Union):
         return _value(_without_none(hint), value, where)
-    if get_origin(hint) in (tuple, frozenset):
+    if get_origin(hint) in (tuple, Set):
         if not isinstance(value, list):
             raise StreamTppError(f"The setting {where} must be a list, not {_name(value)}.")
-        return get_origin(hint)(_value(get_args(hint)[0], item, f"{where}[{at}]") for at, item in enumerate(value))
+        items = [_value(get_args(hint)[0], item, f"{where}[{at}]") for at, item in enumerate(value)]
+        return tuple(items) if get_origin(hint) is tuple else frozenset(items)
     if hint is float and type(value) is int:
         return float(value)
     if hint is Path and isinstance(value, str):

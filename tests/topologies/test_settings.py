@@ -4,6 +4,7 @@ import pytest
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.topologies.settings import Settings, Topics, load
+from stream_tpp.warning.rule import Rule
 
 
 def written(folder: Path, text: str) -> Path:
@@ -63,6 +64,10 @@ def test_words_of_the_environment_are_read_as_yes_and_no(text: str, value: bool)
         ("[kafka]\nsasl_mechanism = 'OAUTHBEARER'\n", "plug into it"),
         ("[kafka]\nsecurity_protocol = 'SASL_SSL'\n", "needs kafka.sasl_username and kafka.sasl_password"),
         ("[topics\n", "is not TOML"),
+        ("[rules]\nalarm = ['late']\n", "The setting rules must be a list, not a section."),
+        ("[[rules]]\nalarm = 'late'\nhorizon = 60\nthreshold = 0.5\n", "The setting rules[0].alarm must be a list"),
+        ("[[rules]]\nalarm = ['late']\nthreshold = 0.5\n", "The settings under [rules[0]] lack horizon."),
+        ("[[rules]]\nalarm = [1]\n", "The setting rules[0].alarm[0] must be text, not a whole number."),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence_that_names_the_place(tmp_path: Path, text: str, sentence: str) -> None:
@@ -108,3 +113,11 @@ def test_secrets_show_neither_in_the_settings_nor_in_an_error(tmp_path: Path) ->
 def test_settings_made_in_python_keep_their_bounds() -> None:
     with pytest.raises(StreamTppError, match="at least 1"):
         Topics(partitions=0)
+
+
+def test_rules_are_read_with_their_own_checks(tmp_path: Path) -> None:
+    rules = "[[rules]]\nalarm = ['late', 'cancelled']\nhorizon = 3600\nthreshold = 0.25\nclear = 0.1\n"
+    settings = load(written(tmp_path, rules), environment={})
+    assert settings.rules == (Rule(alarm={"late", "cancelled"}, horizon=3600.0, threshold=0.25, clear=0.1),)
+    with pytest.raises(StreamTppError, match=r"\[rules\[0\]\].* needs a threshold"):
+        load(written(tmp_path, rules.replace("0.25", "25.0")), environment={})
