@@ -1,0 +1,146 @@
+"""Alerts: from warnings to what is raised and cleared, once for each entity and rule."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.dead_letters import dead_letter
+from stream_tpp.operators.records import Output, Record, encode, entity_key
+from stream_tpp.warning.alert import AlertState, Transition, decide
+from stream_tpp.warning.rule import Rule
+
+MOST_KEPT = 16
+
+
+class Change(NamedTuple):
+    """A change of an alert's state, by the event (partition, offset in the events topic) whose warning made it."""
+
+    partition: int
+    offset: int
+    at: float
+    raised: bool
+
+    @property
+    def transition(self) -> Transition:
+        return "raised" if self.raised else "cleared"
+
+
+LAYOUT = struct.Struct("<iqd?")
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:
+    """A warning as the warnings topic carries it, as far as alerts need it."""
+
+    id: str
+    entity: str
+    rule: str
+    at: float
+    score: float
+    partition: int
+    offset: int
+
+
+class InvalidWarning(Exception):
+    """A record that is no warning of ours."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Alerts:
+    """The state machine on the warnings topic.
+
+    `table` holds, for each entity and rule, its latest changes. The last one is the whole state, so the table is
+    written only when an alert is raised or cleared. A warning of an event at or before that change has been decided
+    (the warnings topic repeats a warning when its event is redelivered): it brings forth the change that it made then,
+    under the same id, or nothing. MOST_KEPT changes are kept, so no more records than that may be in flight.
+    """
+
+    def __init__(self, table: MutableMapping[bytes, bytes], rules: Iterable[Rule], counters: Counters) -> None:
+        self.table = table
+        self.rules = {rule.name: rule for rule in rules}
+        self.counters = counters
+
+    def receive(self, record: Record) -> list[Output]:
+        """What to write for a record of the warnings topic: an alert, a dead letter, or nothing."""
+        self.counters.warnings_in += 1
+        try:
+            warning = read_warning(record)
+            rule = self.rules.get(warning.rule)
+            if rule is None:
+                raise InvalidWarning("unknown_rule", f"This worker has no rule {warning.rule!r}.")
+        except InvalidWarning as refusal:
+            return self.refuse(record, refusal.reason, refusal.detail)
+        transition = self._transition(warning, rule, record.source.partition)
+        if transition is None:
+            return []
+        if transition == "raised":
+            self.counters.alerts_raised += 1
+        else:
+            self.counters.alerts_cleared += 1
+        return [alert_record(warning, transition)]
+
+    def refuse(self, record: Record, reason: str, detail: str) -> list[Output]:
+        """The dead letter of a record of the warnings topic, counted."""
+        self.counters.warnings_refused[reason] += 1
+        return [dead_letter(record, reason, detail)]
+
+    def _transition(self, warning: Warning, rule: Rule, partition: int) -> Transition | None:
+        key = alert_key(partition, warning.entity, rule.name)
+        changes = [Change(*fields) for fields in LAYOUT.iter_unpack(self.table.get(key) or b"")]
+        last = changes[-1] if changes else None
+        if last and warning.partition == last.partition and warning.offset <= last.offset:
+            return next((change.transition for change in changes if change.offset == warning.offset), None)
+        state = AlertState(last.raised, last.at) if last else AlertState()
+        state, transition = decide(state, rule, warning.score, warning.at)
+        if transition is not None:
+            changes.append(Change(warning.partition, warning.offset, warning.at, state.raised))
+            self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes[-MOST_KEPT:])
+        return transition
+
+
+def alert_key(partition: int, entity: str, rule: str) -> bytes:
+    return entity_key(partition, entity) + hashlib.blake2b(rule.encode(), digest_size=8).digest()
+
+
+def alert_record(warning: Warning, transition: Transition) -> Output:
+    record = {
+        "id": f"{warning.id}:{transition}",
+        "entity": warning.entity,
+        "rule": warning.rule,
+        "state": transition,
+        "at": warning.at,
+        "score": warning.score,
+        "warning": warning.id,
+    }
+    return Output("alerts", warning.entity.encode(), encode(record))
+
+
+def read_warning(record: Record) -> Warning:
+    """The warning in a record. Raises InvalidWarning: the topic may hold what others wrote."""
+    if record.value is None:
+        raise InvalidWarning("tombstone", "The record has no value (a tombstone).")
+    try:
+        read = orjson.loads(record.value)
+        source = read["source"]
+        texts = [read["id"], read["entity"], read["rule"]]
+        numbers = [float(read["made_at"]), float(read["score"])]
+        place = [source["partition"], source["offset"]]
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidWarning("not_a_warning", f"The record is no warning: {type(error).__name__}: {error}.") from None
+    if not all(isinstance(text, str) for text in texts) or not all(map(math.isfinite, numbers)):
+        raise InvalidWarning("not_a_warning", "The record is no warning: an id or a number in it is none.")
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in place) or place[0] >= 1 << 31:
+        raise InvalidWarning("not_a_warning", "The record is no warning: its source is none.")
+    return Warning(*texts, *numbers, *place)

@@ -1,0 +1,152 @@
+"""The outbox: outputs leave in the order of their source's offsets, and a record is acknowledged once they arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stream_tpp.operators.records import Output
+
+log = logging.getLogger(__name__)
+
+# Sends an output; the answer is awaited for its delivery.
+Send = Callable[[Output], Awaitable[Awaitable[object]]]
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """A record in flight: what has to arrive before it is acknowledged.
+
+    `writes` are table writes under way to the changelog; `outputs` is None until the record's outputs are known.
+    """
+
+    partition: int
+    ack: Callable[[], object]
+    writes: Sequence[Awaitable[object]] = ()
+    outputs: list[Output] | None = None
+    dropped: bool = field(default=False, init=False)
+
+
+class Undeliverable(Exception):
+    """Outputs, or table writes, did not arrive, however often they were sent."""
+
+
+class Outbox:
+    """Records in flight, at most `limit`, in order of offset for each partition.
+
+    `run` sends the outputs of all that are ready at the head of their partition, waits for their delivery, and then
+    acknowledges them in order. Nothing is acknowledged out of order, or before its outputs and its table writes have
+    arrived, so a commit never runs ahead of either.
+    """
+
+    def __init__(self, send: Send, *, limit: int, retries: int = 3, pause: float = 1.0) -> None:
+        """An output that fails is sent again up to `retries` times, after a pause of `pause` seconds each."""
+        self.limit = limit
+        self.epoch = 0
+        self._send = send
+        self._retries = retries
+        self._pause = pause
+        self._parcels: dict[int, deque[Parcel]] = {}
+        self._count = 0
+        self._ready = asyncio.Event()
+        self._freed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def room(self) -> None:
+        """Wait until another record may be put: back-pressure on whoever reads the topic."""
+        while self._count >= self.limit:
+            self._freed.clear()
+            await self._freed.wait()
+
+    def put(self, parcel: Parcel) -> None:
+        """Take in a record, after all others of its partition."""
+        self._parcels.setdefault(parcel.partition, deque()).append(parcel)
+        self._count += 1
+        if parcel.outputs is not None:
+            self._ready.set()
+
+    def resolve(self, parcel: Parcel, outputs: list[Output]) -> None:
+        """The outputs of a parcel are known."""
+        parcel.outputs = outputs
+        self._ready.set()
+
+    def drop(self) -> int:
+        """Forget all in flight, unacknowledged, and begin a new epoch; the number forgotten.
+
+        For a rebalance: every partition is read again from its committed offset, so whoever still holds a record of
+        the epoch before must not put it.
+        """
+        dropped = self._count
+        for parcels in self._parcels.values():
+            for parcel in parcels:
+                parcel.dropped = True
+                # The consumer waits for records that are referred to; these will never be acknowledged.
+                parcel.ack = _nothing
+        self._parcels.clear()
+        self._count = 0
+        self.epoch += 1
+        self._freed.set()
+        return dropped
+
+    async def run(self) -> None:
+        """Publish for ever. Raises Undeliverable."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            parcels = list(self._at_head())
+            await self._deliver(parcels)
+            for parcel in parcels:
+                if not parcel.dropped:
+                    self._parcels[parcel.partition].popleft()
+                    self._count -= 1
+                    parcel.ack()
+            self._freed.set()
+
+    def _at_head(self) -> Iterator[Parcel]:
+        for parcels in self._parcels.values():
+            yield from itertools.takewhile(lambda parcel: parcel.outputs is not None, parcels)
+
+    async def _deliver(self, parcels: Sequence[Parcel]) -> None:
+        writes = [write for parcel in parcels for write in parcel.writes]
+        outputs = [output for parcel in parcels for output in parcel.outputs or ()]
+        for attempt in range(self._retries + 1):
+            if attempt:
+                log.warning("Sending %d outputs again (%d of %d)", len(outputs), attempt, self._retries)
+                await asyncio.sleep(self._pause)
+            failed, error = await self._send_all(outputs)
+            if not failed:
+                break
+            outputs = failed
+        else:
+            raise Undeliverable(f"{len(outputs)} outputs could not be delivered, the last for {error!r}.") from error
+        for answer in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(answer, Exception):
+                raise Undeliverable(f"A table write did not reach its changelog: {answer!r}.") from answer
+
+    async def _send_all(self, outputs: Sequence[Output]) -> tuple[list[Output], Exception | None]:
+        """Those that failed, and the last error."""
+        under_way: list[tuple[Output, Awaitable[object]]] = []
+        failed: list[Output] = []
+        last: Exception | None = None
+        for output in outputs:
+            try:
+                under_way.append((output, await self._send(output)))
+            except Exception as error:
+                failed.append(output)
+                last = error
+        answers = await asyncio.gather(*(delivery for _, delivery in under_way), return_exceptions=True)
+        for (output, _), answer in zip(under_way, answers, strict=True):
+            if isinstance(answer, Exception):
+                failed.append(output)
+                last = answer
+        return failed, last
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,147 @@
+"""An entity's past: `History`, what a model sees of it, and `Ring`, the rolling form of it that a stream keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """The events of one entity, oldest first.
+
+    `times` float64 [n] seconds, nondecreasing; `types` int64 [n], indices into the model's vocabulary; `start` the time
+    (seconds) from which on the entity was observed, None where that is unknown.
+    """
+
+    times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    types: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    start: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+class Slot(NamedTuple):
+    """One absorbed event as a table stores it: 26 bytes, little endian.
+
+    `offset` is the event's offset in its source partition, and orders the slots of an entity by arrival; `type` is an
+    index into the vocabulary; `identity` the hash of the event's id, 0 for an event without one.
+    """
+
+    offset: int
+    time: float
+    type: int
+    identity: int
+
+    def pack(self) -> bytes:
+        return LAYOUT.pack(*self)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        return cls(*LAYOUT.unpack(raw))
+
+
+LAYOUT = struct.Struct("<qdHQ")
+_SLOTS = np.dtype([("offset", "<i8"), ("time", "<f8"), ("type", "<u2"), ("identity", "<u8")])
+MOST_TYPES = 1 << 16
+
+
+def identity_of(id: str | None) -> int:
+    """The 64-bit hash by which repeats of an event are found; 0 for no id."""
+    if id is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest()) or 1
+
+
+class Ring:
+    """An entity's latest events, in slots that are written over in turn.
+
+    A worker that crashed reads again what it had not committed, and must then see each event's history as it was the
+    first time. So the ring keeps `slack` slots more than the `window` that a model sees, and `as_of` looks back to any
+    offset, as long as all but the latest `slack` events were committed (`must_be_committed`).
+    """
+
+    __slots__ = ("_next", "_slots", "slack", "window")
+
+    def __init__(self, window: int, slack: int, slots: Iterable[Slot] = ()) -> None:
+        """`slots` as they lie in their places: what the table holds under slot numbers 0, 1, 2 ..."""
+        if window < 1 or slack < 2:
+            raise ValueError("a ring needs a window of at least 1 event and a slack of at least 2")
+        self.window = window
+        self.slack = slack
+        self._slots = np.array(list(slots), _SLOTS)
+        full = len(self._slots) == self.size
+        self._next = (int(self._slots["offset"].argmax()) + 1) % self.size if full else len(self._slots)
+
+    @property
+    def size(self) -> int:
+        return self.window + self.slack
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def mark(self) -> int:
+        """The highest offset absorbed, -1 for none."""
+        return int(self._slots[self._next - 1]["offset"]) if len(self._slots) else -1
+
+    @property
+    def must_be_committed(self) -> int:
+        """The offset that has to be committed before another event is absorbed; -1 for none."""
+        return int(self._arrived()[self.window]["offset"]) if len(self._slots) == self.size else -1
+
+    def place(self) -> int:
+        """The number of the slot that the next event goes to."""
+        return self._next
+
+    def absorb(self, slot: Slot) -> None:
+        """Take in an event that arrived after all others (its offset is above `mark`), whatever its time."""
+        if slot.offset <= self.mark:
+            raise ValueError(f"offset {slot.offset} is not above the mark {self.mark}")
+        row = np.array([slot], _SLOTS)
+        if len(self._slots) < self.size:
+            self._slots = np.concatenate([self._slots, row])
+        else:
+            self._slots[self._next] = row[0]
+        self._next = (self._next + 1) % self.size
+
+    def holds(self, offset: int) -> bool:
+        return bool((self._slots["offset"] == offset).any())
+
+    def holds_identity(self, identity: int, before: int) -> bool:
+        """Whether one of the `window` events that came last before the offset `before` has this identity."""
+        return identity != 0 and bool((self._latest(before - 1, self.window)["identity"] == identity).any())
+
+    def newest_time(self, before: int) -> float:
+        """The greatest time among the `window` events that came last before the offset; -inf for none."""
+        return float(self._latest(before - 1, self.window)["time"].max(initial=-math.inf))
+
+    def as_of(self, offset: int) -> History:
+        """The history that the event at `offset` saw: it and what arrived before it, by time (ties by arrival).
+
+        At most `window` events. Once older ones have slid out, the history starts at the last event before it, which is
+        also how training crops longer sequences.
+        """
+        latest = self._latest(offset, self.window + 1)
+        latest = latest[np.argsort(latest["time"], kind="stable")]
+        start = None
+        if len(latest) > self.window:
+            start, latest = float(latest[0]["time"]), latest[1:]
+        return History(latest["time"].astype(np.float64), latest["type"].astype(np.int64), start)
+
+    def _arrived(self) -> NDArray[np.void]:
+        return np.concatenate([self._slots[self._next :], self._slots[: self._next]])
+
+    def _latest(self, offset: int, count: int) -> NDArray[np.void]:
+        """The last `count` slots in order of arrival with offsets up to `offset`."""
+        arrived = self._arrived()
+        end = int(np.searchsorted(arrived["offset"], offset, side="right"))
+        return arrived[max(0, end - count) : end]

@@ -1,0 +1,131 @@
+"""Alerts are raised once and cleared once, however often their warnings come."""
+
+import orjson
+import pytest
+
+from stream_tpp.operators.alerts import Alerts
+from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.driver import Table
+from stream_tpp.operators.records import Record, Source
+from stream_tpp.warning.rule import Rule
+
+RULE = Rule({"bad"}, horizon=60, threshold=0.5, name="r", clear=0.3)
+
+
+def warning(offset: int, score: float, entity: str = "a", rule: str = "r", at: float | None = None) -> bytes:
+    return orjson.dumps(
+        {
+            "id": f"{entity}:events:0:{offset}:{rule}",
+            "entity": entity,
+            "made_at": float(offset) if at is None else at,
+            "source": {"topic": "events", "partition": 0, "offset": offset},
+            "rule": rule,
+            "score": score,
+        }
+    )
+
+
+class Topic:
+    """The warnings topic with the operator on it."""
+
+    def __init__(self, rules: list[Rule] | None = None) -> None:
+        self.rules = rules or [RULE]
+        self.table = Table()
+        self.records: list[Record] = []
+        self.start()
+
+    def start(self) -> None:
+        self.alerts = Alerts(Table(self.table.changelog), self.rules, Counters())
+        self.table = self.alerts.table
+
+    def send(self, value: bytes | None) -> list[dict]:
+        record = Record(Source("warnings", 0, len(self.records)), 0.0, b"a", value)
+        self.records.append(record)
+        return self.deliver(record)
+
+    def deliver(self, record: Record) -> list[dict]:
+        return [orjson.loads(output.value) for output in self.alerts.receive(record) if output.channel == "alerts"]
+
+
+def test_an_alert_says_which_warning_raised_it() -> None:
+    (alert,) = Topic().send(warning(7, 0.6))
+    assert alert == {
+        "id": "a:events:0:7:r:raised",
+        "entity": "a",
+        "rule": "r",
+        "state": "raised",
+        "at": 7.0,
+        "score": 0.6,
+        "warning": "a:events:0:7:r",
+    }
+
+
+def test_a_standing_alert_is_not_raised_again() -> None:
+    topic = Topic()
+    alerts = [topic.send(warning(offset, score)) for offset, score in enumerate([0.6, 0.7, 0.4, 0.2, 0.6])]
+    states = [alert["state"] for some in alerts for alert in some]
+    assert states == ["raised", "cleared", "raised"]
+
+
+def test_entities_and_rules_have_alerts_of_their_own() -> None:
+    topic = Topic([RULE, Rule({"bad"}, 60, 0.5, name="s")])
+    assert topic.send(warning(0, 0.6))
+    assert topic.send(warning(0, 0.6, rule="s"))
+    assert topic.send(warning(1, 0.6, entity="b"))
+    assert topic.send(warning(2, 0.6)) == []
+
+
+def test_the_table_is_written_only_when_an_alert_changes() -> None:
+    topic = Topic()
+    for offset, score in enumerate([0.1, 0.6, 0.7, 0.5, 0.1, 0.2]):
+        topic.send(warning(offset, score))
+    assert len(topic.table.changelog) == 2
+
+
+def test_warnings_delivered_again_after_a_crash_bring_forth_the_same_alerts() -> None:
+    topic = Topic()
+    scores = [0.6, 0.1, 0.6, 0.4, 0.1, 0.1, 0.7]
+    first = [alert for offset, score in enumerate(scores) for alert in topic.send(warning(offset, score))]
+    topic.start()
+    again = [alert for record in topic.records for alert in topic.deliver(record)]
+    assert again == first
+    assert len(first) == 5
+
+
+def test_a_warning_written_twice_changes_nothing_the_second_time() -> None:
+    topic = Topic()
+    first = [*topic.send(warning(0, 0.6)), *topic.send(warning(1, 0.1))]
+    # The event at offset 0 is delivered again: its warning comes a second time, after the alert was cleared.
+    assert topic.send(warning(0, 0.6)) == first[:1]
+    assert topic.send(warning(1, 0.1)) == first[1:]
+    assert topic.send(warning(2, 0.1)) == []
+    assert len(topic.table.changelog) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "tombstone"),
+        (b"", "not_a_warning"),
+        (b"7", "not_a_warning"),
+        (b"{}", "not_a_warning"),
+        (warning(0, 0.6).replace(b'"score":0.6', b'"score":null'), "not_a_warning"),
+        (warning(0, 0.6).replace(b'"offset":0', b'"offset":-1'), "not_a_warning"),
+        (warning(0, 0.6).replace(b'"offset":0', b'"offset":"0"'), "not_a_warning"),
+        (warning(0, 0.6, rule="gone"), "unknown_rule"),
+    ],
+)
+def test_what_is_no_warning_of_ours_is_a_dead_letter(value, reason) -> None:
+    topic = Topic()
+    (letter,) = topic.alerts.receive(Record(Source("warnings", 2, 9), 0.0, b"k", value))
+    assert letter.channel == "dead_letters"
+    assert letter.value == value
+    assert (letter.headers["reason"], letter.headers["topic"]) == (reason.encode(), b"warnings")
+    assert topic.send(warning(0, 0.6))
+
+
+def test_warnings_of_a_driven_topology_become_alerts(drive, event) -> None:
+    driver = drive()
+    for time, type in enumerate(["bad", "ok", "ok", "ok", "bad", "bad", "bad"]):
+        driver.send(event("a", float(time), type))
+    assert [orjson.loads(output.value)["state"] for output in driver.of("alerts")] == ["raised", "cleared", "raised"]
