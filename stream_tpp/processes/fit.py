@@ -30,9 +30,7 @@ def fit_hawkes(sequences: Sequence[EventSequence], num_types: int) -> Hawkes:
     profile = [_profile(float(log_beta), data)[0] for log_beta in grid]
     best = int(np.argmin(profile))
     around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, COARSE_BETAS - 1)]))
-    found = minimize_scalar(
-        lambda b: _profile(float(b), data)[0], bounds=around, method="bounded", options={"xatol": 1e-3}
-    )
+    found = minimize_scalar(lambda b: _profile(float(b), data)[0], bounds=around, method="bounded", options={"xatol": 1e-3})
     _, mu, alpha = _profile(float(found.x), data)
     return Hawkes(mu, alpha, float(np.exp(found.x)))
 
@@ -70,9 +68,7 @@ class _Observed:
         gaps = gaps[gaps > 0]
         typical = self.total_time / len(self.times)
         shortest = min(float(np.quantile(gaps, 0.01)), typical) if len(gaps) else typical
-        span = float(
-            np.max(self.ends - self.times[np.maximum.accumulate(np.where(self.first, np.arange(len(self.first)), 0))])
-        )
+        span = float(np.max(self.ends - self.times[np.maximum.accumulate(np.where(self.first, np.arange(len(self.first)), 0))]))
         return 1 / max(span, typical), 1 / shortest
 
     def excitation(self, beta: float) -> Floats:

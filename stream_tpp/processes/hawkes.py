@@ -31,9 +31,7 @@ class Hawkes(Process):
         self.beta = float(beta)
         types = len(self.mu)
         if self.mu.ndim != 1 or self.alpha.shape != (types, types):
-            raise StreamTppError(
-                f"A Hawkes process needs mu [K] and alpha [K, K]: got {self.mu.shape}, {self.alpha.shape}."
-            )
+            raise StreamTppError(f"A Hawkes process needs mu [K] and alpha [K, K]: got {self.mu.shape}, {self.alpha.shape}.")
         parameters = np.concatenate([self.mu, self.alpha.ravel()])
         if not np.isfinite(parameters).all() or (parameters < 0).any() or not 0 < self.beta < np.inf:
             raise StreamTppError("A Hawkes process needs finite mu >= 0, alpha >= 0 and beta > 0.")

@@ -51,9 +51,7 @@ class Process(ABC):
         `window` is the whole window of the sequence unless given, and must end by then.
         """
         window = window or sequence.window
-        inside = (sequence.times <= window.end) & (
-            (sequence.times > window.start) | (window.start <= sequence.window.start)
-        )
+        inside = (sequence.times <= window.end) & ((sequence.times > window.start) | (window.start <= sequence.window.start))
         times, types = sequence.times[inside], sequence.types[inside]
         at_event = self.intensity(times, sequence)[np.arange(len(times)), types]
         integral = np.diff(self.compensator(np.array([window.start, window.end]), sequence), axis=0).sum()

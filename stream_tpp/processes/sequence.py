@@ -44,17 +44,13 @@ class EventSequence:
     def __post_init__(self) -> None:
         times, types = self.times, self.types
         if times.ndim != 1 or times.shape != types.shape:
-            raise StreamTppError(
-                f"A sequence needs one type per time; it has times {times.shape}, types {types.shape}."
-            )
+            raise StreamTppError(f"A sequence needs one type per time; it has times {times.shape}, types {types.shape}.")
         if not len(times):
             return
         if not np.isfinite(times).all() or (np.diff(times) < 0).any():
             raise StreamTppError("The times of a sequence must be finite and in order.")
         if times[0] < self.window.start or times[-1] > self.window.end:
-            raise StreamTppError(
-                f"A sequence of events from {times[0]} to {times[-1]} leaves its window {self.window}."
-            )
+            raise StreamTppError(f"A sequence of events from {times[0]} to {times[-1]} leaves its window {self.window}.")
         if types.min() < 0:
             raise StreamTppError("Event types are numbered from 0.")
 

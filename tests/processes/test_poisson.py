@@ -10,9 +10,7 @@ PROCESS = SinusoidalPoisson(level=5.0, period=100.0)
 def test_the_rate_is_the_papers() -> None:
     times = np.linspace(0, 100, 21)
     silence = EventSequence.empty(Window(0.0, 100.0))
-    np.testing.assert_allclose(
-        PROCESS.intensity(times, silence)[:, 0], 5 * (1 + np.sin(np.pi * times / 50)), atol=1e-12
-    )
+    np.testing.assert_allclose(PROCESS.intensity(times, silence)[:, 0], 5 * (1 + np.sin(np.pi * times / 50)), atol=1e-12)
 
 
 def test_compensator_is_the_integral_of_the_rate_from_the_windows_start() -> None:
