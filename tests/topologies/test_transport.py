@@ -1,6 +1,7 @@
 """A Faust worker asks for the fetch wait that it was given, and works."""
 
 import asyncio
+from pathlib import Path
 
 import faust
 import pytest
@@ -12,13 +13,14 @@ from stream_tpp.topologies.transport import set_fetch_wait
 
 
 @pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
-async def test_the_worker_fetches_with_the_wait_it_was_given(fetch_wait: float) -> None:
+async def test_the_worker_fetches_with_the_wait_it_was_given(fetch_wait: float, tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:
         connection = Connection(broker.bootstrap_servers)
         await declare(connection, [Topic("events", 1)])
         app = faust.App(
             "wards",
             autodiscover=False,
+            datadir=str(tmp_path),
             web_enabled=False,
             topic_disable_leader=True,
             broker_session_timeout=2,
