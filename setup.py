@@ -2,7 +2,11 @@
 
 from setuptools import find_packages, setup
 
+MAPPED = ("kernels", "operators", "topologies")
+
 setup(
-    packages=find_packages(include=["stream_tpp", "stream_tpp.*"])
-    + [f"stream_tpp.{name}" for folder in ("kernels", "operators", "topologies") for name in find_packages(include=[folder, f"{folder}.*"])]
+    packages=[
+        *find_packages(include=["stream_tpp", "stream_tpp.*"]),
+        *(f"stream_tpp.{package}" for folder in MAPPED for package in find_packages(include=[folder, f"{folder}.*"])),
+    ]
 )
