@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -25,4 +26,13 @@ def progress(label: str, total: float | None) -> Iterator[Callable[[float], None
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        due = 0.0
+
+        def done(amount: float) -> None:
+            nonlocal due
+            # A call may come with every event; the bar needs ten a second.
+            if (now := time.monotonic()) >= due:
+                due = now + 0.1
+                bar.update(task, completed=amount)
+
+        yield done

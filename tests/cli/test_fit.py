@@ -1,0 +1,43 @@
+"""`stream-tpp fit` leaves a model that can be loaded, and says what it is worth."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from stream_tpp.cli.fit import command
+from stream_tpp.model.checkpoint import load
+
+QUICK = "--layers 1 --heads 2 --d-model 8 --components 2 --draft-d-model 8 --epochs 2 --draft-epochs 1 --window 8".split()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    random, path = np.random.default_rng(0), tmp_path / "events.jsonl"
+    with path.open("w") as lines:
+        for entity in range(30):
+            for time in np.cumsum(random.exponential(60.0, 10)):
+                event = {"device": f"d{entity}", "time": time, "type": "ab"[int(random.integers(2))]}
+                lines.write(json.dumps(event) + "\n")
+    return str(path)
+
+
+def test_fit_writes_a_model_and_reports_its_worth(log: str, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    arguments = [log, "--entity", "device", "--out", str(out), "--cycle", "day", "--cycle", "43200", "--json", *QUICK]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert {"model", "train_nll", "test_nll", "acceptance", "seconds"} <= document.keys()
+    model = load(out)
+    assert model.version == document["version"]
+    assert model.config.target.cycles == (86_400.0, 43_200.0)
+    assert model.facts["command"].startswith(f"stream-tpp fit {log} --entity device --out")
+    assert model.facts["seed"] == 0
+
+
+def test_a_time_that_is_none_and_a_period_that_is_none_are_wrong_use(log: str, tmp_path: Path) -> None:
+    for wrong in (["--until", "yesterday"], ["--cycle", "fortnight"], ["--cycle", "-1"], ["--encoder", "rnn"]):
+        result = CliRunner().invoke(command, [log, "--entity", "device", "--out", str(tmp_path / "m"), *QUICK, *wrong])
+        assert result.exit_code == 2, wrong
