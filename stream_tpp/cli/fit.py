@@ -70,7 +70,7 @@ class Recorded(click.Command):
 @click.option("--seed", type=int, default=0, help="Of weights, crops and draws.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, log: Log, out: Path, until: str | None, as_json: bool, **options: Any) -> None:
+def command(ctx: click.Context, /, log: Log, out: Path, until: str | None, as_json: bool, **options: Any) -> None:
     """Train a target and its draft on LOG, and report what they are worth on events they were not trained on.
 
     LOG is .jsonl, .csv, .parquet, EasyTPP's .json or .pkl, .xes (each also .gz), or the word flights: the real flights of 2013.

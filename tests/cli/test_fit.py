@@ -6,10 +6,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+
 from stream_tpp.cli.fit import command
 from stream_tpp.model.checkpoint import load
 
-QUICK = "--layers 1 --heads 2 --d-model 8 --components 2 --draft-d-model 8 --epochs 2 --draft-epochs 1 --window 8".split()
+QUICK = [
+    "--layers",
+    "1",
+    "--heads",
+    "2",
+    "--d-model",
+    "8",
+    "--components",
+    "2",
+    "--draft-d-model",
+    "8",
+    "--epochs",
+    "2",
+    "--draft-epochs",
+    "1",
+    "--window",
+    "8",
+]
 
 
 @pytest.fixture

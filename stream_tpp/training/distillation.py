@@ -1,0 +1,101 @@
+"""The draft: distilled on the target's own predictive law, or trained by likelihood, along the histories of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stream_tpp.model.draft import NeuralDraft
+from stream_tpp.model.law import MixtureLaw
+from stream_tpp.model.target import Target
+from stream_tpp.training.data import Batch, Crops
+from stream_tpp.training.optimise import Schedule, optimise
+from stream_tpp.training.overlap import gap_draws, overlap
+
+_JUDGE_SEED = 20_26
+
+
+def train_draft(
+    draft: NeuralDraft[Any],
+    target: Target,
+    train: Crops,
+    validation: Crops,
+    schedule: Schedule,
+    seed: int,
+    distill: bool = True,
+    steps: int = 8,
+) -> float:
+    """Make the draft cover the target's law, `steps` deep from every anchor; 1 - acceptance on the validation part.
+
+    Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it) plus the
+    uncovered part of the law itself: the first teaches fast from afar, the second is what the sampler pays for. Otherwise it
+    is the negative log likelihood of the events themselves.
+    """
+    random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    held_out = list(validation.judged())
+
+    def distillation(batch: Batch) -> Tensor:
+        pair = _laws(draft, target, batch, steps)
+        y = gap_draws(pair.p, 2, generator)
+        cross = -(pair.q.log_prob_gap(y).mean(0) + (pair.p.log_types.exp() * pair.q.log_types).sum(-1))
+        return _mean(cross + 1 - overlap(pair.p, pair.q, y), pair.counts)
+
+    def likelihood(batch: Batch) -> Tensor:
+        pair = _laws(draft, target, batch, steps)
+        known = pair.place < batch.gaps.shape[1]
+        following = pair.place.clamp(max=batch.gaps.shape[1] - 1)
+        y, types = (t[:, 1:][:, following] for t in (batch.histories.block.y, batch.histories.block.types))
+        counts = known & batch.gaps[:, following]
+        return _mean(-pair.q.log_prob(y, torch.where(counts, types, 0)), counts)
+
+    return optimise(
+        draft,
+        epoch=lambda: train.epoch(random),
+        loss=distillation if distill else likelihood,
+        validate=lambda: 1 - acceptance(draft, target, held_out, steps),
+        schedule=schedule,
+        name="draft",
+    )
+
+
+@torch.no_grad()
+def acceptance(draft: NeuralDraft[Any], target: Target, batches: Iterable[Batch], steps: int = 8, draws: int = 4) -> float:
+    """Mean overlap of draft and target over the places of held-out histories, at depths 1 to `steps` after an anchor.
+
+    By Monte Carlo, with draws that are the same from call to call.
+    """
+    generator = torch.Generator().manual_seed(_JUDGE_SEED)
+    covered, places = 0.0, 0
+    for batch in batches:
+        pair = _laws(draft, target, batch, steps)
+        covered += float(overlap(pair.p, pair.q, gap_draws(pair.p, draws, generator))[pair.counts].sum())
+        places += int(pair.counts.sum())
+    return covered / max(places, 1)
+
+
+class _Pair(NamedTuple):
+    """Target's and draft's laws at the same `place` [A, G], [B, A, G], and whether a place counts, bool [B, A, G]."""
+
+    p: MixtureLaw
+    q: MixtureLaw
+    counts: Tensor
+    place: Tensor
+
+
+def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int) -> _Pair:
+    block, lengths = batch.histories.block, batch.histories.lengths
+    with torch.no_grad():
+        law, hidden = target(block)
+    q, place = draft.taught(block, hidden, steps)
+    rows, size = block.y.shape
+    index = torch.arange(rows)[:, None, None] * size + place
+    p = law.reshape(rows * size).rows(index.reshape(-1)).reshape(*index.shape)
+    return _Pair(p, q, place < lengths[:, None, None], place)
+
+
+def _mean(values: Tensor, counts: Tensor) -> Tensor:
+    return torch.where(counts, values, 0.0).sum() / counts.sum().clamp(min=1)

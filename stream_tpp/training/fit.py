@@ -1,0 +1,101 @@
+"""From a split log to a trained model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
+from stream_tpp.model.law import GapScale
+from stream_tpp.model.model import Model
+from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
+from stream_tpp.training.data import Batch, Crops, Split, fit_gap_scale, mean_gap
+from stream_tpp.training.distillation import acceptance, train_draft
+from stream_tpp.training.likelihood import negative_log_likelihood, train_target
+from stream_tpp.training.optimise import Schedule
+
+_TARGET_SHARE = 0.6
+_JUDGED_BATCHES = 32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: `target` and `draft` as in the model's configuration (its types and time scale come from the data).
+
+    window: events of history a crop holds, and so the longest history that the model should be shown. batch_size: crops.
+    time_limit: seconds for target and draft together, or None.
+    """
+
+    target: TargetConfig
+    draft: DraftConfig = field(default_factory=DraftConfig)
+    window: int = 128
+    batch_size: int = 32
+    target_schedule: Schedule = field(default_factory=Schedule)
+    draft_schedule: Schedule = field(default_factory=lambda: Schedule(epochs=15, patience=4))
+    distill: bool = True
+    time_limit: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model and what it is worth. NLLs in nats per event, gaps in seconds; acceptance on the test part."""
+
+    model: Model
+    train_nll: float
+    test_nll: float
+    acceptance: float
+    seconds: float
+    baselines: dict[str, float]
+
+
+def fit(split: Split, recipe: Recipe) -> Fitted:
+    """Train target, then draft. The same split, recipe and machine give the same weights, unless a time limit cuts in."""
+    began = time.monotonic()
+    scale = fit_gap_scale(split.train)
+    types = len(split.types)
+    config = ModelConfig(replace(recipe.target, types=types, time_scale=mean_gap(split.train)), recipe.draft)
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        model = Model.fresh(config, split.types, scale, recipe.window)
+        train, validation, test = (
+            Crops(part, scale, types, recipe.window, recipe.batch_size) for part in (split.train, split.validation, split.test)
+        )
+        train_target(model.target, train, validation, _limited(recipe, recipe.target_schedule, _TARGET_SHARE), recipe.seed)
+        train_draft(
+            model.draft,
+            model.target,
+            train,
+            validation,
+            _limited(recipe, recipe.draft_schedule, 1 - _TARGET_SHARE),
+            recipe.seed,
+            recipe.distill,
+        )
+    return Fitted(
+        model,
+        negative_log_likelihood(model.target, _some(train), scale),
+        negative_log_likelihood(model.target, test.judged(), scale),
+        acceptance(model.draft, model.target, _some(test)),
+        time.monotonic() - began,
+        _baselines(split, scale),
+    )
+
+
+def _baselines(split: Split, scale: GapScale) -> dict[str, float]:
+    types = len(split.types)
+    return {
+        "poisson": poisson_nll(split.train, split.test, types),
+        "log_normal_renewal": log_normal_renewal_nll(split.train, split.test, types, scale.floor),
+    }
+
+
+def _limited(recipe: Recipe, schedule: Schedule, share: float) -> Schedule:
+    return schedule if recipe.time_limit is None else replace(schedule, time_limit=share * recipe.time_limit)
+
+
+def _some(crops: Crops) -> list[Batch]:
+    """At most _JUDGED_BATCHES batches, of all lengths."""
+    batches = list(crops.judged())
+    return batches[:: -(-len(batches) // _JUDGED_BATCHES)]
