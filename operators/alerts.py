@@ -13,18 +13,22 @@ import orjson
 
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.dead_letters import dead_letter
-from stream_tpp.operators.records import Output, Record, encode, entity_key
+from stream_tpp.operators.histories import NotCommitted
+from stream_tpp.operators.records import Output, Record, Source, encode, entity_key
 from stream_tpp.warning.alert import AlertState, Transition, decide
 from stream_tpp.warning.rule import Rule
 
-MOST_KEPT = 16
+MOST_KEPT = 8
 
 
 class Change(NamedTuple):
-    """A change of an alert's state, by the event (partition, offset in the events topic) whose warning made it."""
+    """A change of an alert's state: by the event (partition, offset in the events topic) whose warning made it, and by
+    the offset at which that warning was `read` from the warnings topic.
+    """
 
     partition: int
     offset: int
+    read: int
     at: float
     raised: bool
 
@@ -33,7 +37,7 @@ class Change(NamedTuple):
         return "raised" if self.raised else "cleared"
 
 
-LAYOUT = struct.Struct("<iqd?")
+LAYOUT = struct.Struct("<iqqd?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Alerts:
     `table` holds, for each entity and rule, its latest changes. The last one is the whole state, so the table is
     written only when an alert is raised or cleared. A warning of an event at or before that change has been decided
     (the warnings topic repeats a warning when its event is redelivered): it brings forth the change that it made then,
-    under the same id, or nothing. MOST_KEPT changes are kept, so no more records than that may be in flight.
+    under the same id, or nothing. For that the latest MOST_KEPT changes are kept, and no uncommitted one is let go.
     """
 
     def __init__(self, table: MutableMapping[bytes, bytes], rules: Iterable[Rule], counters: Counters) -> None:
@@ -72,17 +76,21 @@ class Alerts:
         self.rules = {rule.name: rule for rule in rules}
         self.counters = counters
 
-    def receive(self, record: Record) -> list[Output]:
-        """What to write for a record of the warnings topic: an alert, a dead letter, or nothing."""
-        self.counters.warnings_in += 1
+    def receive(self, record: Record, committed: int) -> list[Output]:
+        """What to write for a record of the warnings topic: an alert, a dead letter, or nothing.
+
+        Offsets below `committed` are committed. Raises NotCommitted, with nothing changed: commit, then come again.
+        """
         try:
             warning = read_warning(record)
             rule = self.rules.get(warning.rule)
             if rule is None:
                 raise InvalidWarning("unknown_rule", f"This worker has no rule {warning.rule!r}.")
         except InvalidWarning as refusal:
+            self.counters.warnings_in += 1
             return self.refuse(record, refusal.reason, refusal.detail)
-        transition = self._transition(warning, rule, record.source.partition)
+        transition = self._transition(warning, rule, record.source, committed)
+        self.counters.warnings_in += 1
         if transition is None:
             return []
         if transition == "raised":
@@ -96,8 +104,8 @@ class Alerts:
         self.counters.warnings_refused[reason] += 1
         return [dead_letter(record, reason, detail)]
 
-    def _transition(self, warning: Warning, rule: Rule, partition: int) -> Transition | None:
-        key = alert_key(partition, warning.entity, rule.name)
+    def _transition(self, warning: Warning, rule: Rule, source: Source, committed: int) -> Transition | None:
+        key = alert_key(source.partition, warning.entity, rule.name)
         changes = [Change(*fields) for fields in LAYOUT.iter_unpack(self.table.get(key) or b"")]
         last = changes[-1] if changes else None
         if last and warning.partition == last.partition and warning.offset <= last.offset:
@@ -105,8 +113,12 @@ class Alerts:
         state = AlertState(last.raised, last.at) if last else AlertState()
         state, transition = decide(state, rule, warning.score, warning.at)
         if transition is not None:
-            changes.append(Change(warning.partition, warning.offset, warning.at, state.raised))
-            self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes[-MOST_KEPT:])
+            if len(changes) == MOST_KEPT:
+                oldest = changes.pop(0)
+                if oldest.read >= committed:
+                    raise NotCommitted(oldest.read)
+            changes.append(Change(warning.partition, warning.offset, source.offset, warning.at, state.raised))
+            self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes)
         return transition
 
 

@@ -12,7 +12,8 @@ def dead_letter(record: Record, reason: str, detail: str) -> Output:
     """The dead letter of `record`: its key and value as they were, and where and why in the headers.
 
     A value too large for a producer's request of 1 MB (it was near the broker's limit) is cut, and the header
-    `truncated` says how many bytes it had.
+    `truncated` says how many bytes it had. Kafka clients write no record without key and value: what had neither gets an
+    empty value, and its reason (tombstone) tells.
     """
     source = record.source
     headers = {
@@ -28,4 +29,6 @@ def dead_letter(record: Record, reason: str, detail: str) -> Output:
     if value is not None and len(value) > room:
         headers["truncated"] = b"%d" % len(value)
         value = value[: max(room, 0)]
+    if key is None and value is None:
+        value = b""
     return Output("dead_letters", key, value, headers)

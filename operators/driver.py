@@ -158,4 +158,5 @@ class Driver:
             if output.channel == "warnings":
                 source = Source(WARNINGS, 0, self._warnings)
                 self._warnings += 1
-                self.outputs.extend(self.alerts.receive(Record(source, self.now, output.key, output.value)))
+                warning = Record(source, self.now, output.key, output.value)
+                self.outputs += self.alerts.receive(warning, committed=source.offset)

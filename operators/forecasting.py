@@ -69,7 +69,7 @@ class Forecasting:
         try:
             outputs = [forecast_record(entity, source, now, forecast, engine)]
             outputs += [warning_record(entity, source, now, score, version) for score in forecast.scores]
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             return self._failed(question, error)
         largest = max(len(output.value or b"") for output in outputs)
         if largest > LARGEST_VALUE:

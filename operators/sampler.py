@@ -7,13 +7,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from stream_tpp.forecast import Forecast, Request
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecaster import Forecaster
 
 Token = TypeVar("Token")
+Waiting: TypeAlias = "queue.SimpleQueue[tuple[Token, Request] | None]"
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Sampler(Generic[Token]):
         self.counters = counters
         self.max_batch = max_batch
         self.max_wait = max_wait
-        self._waiting: queue.SimpleQueue[tuple[Token, Request] | None] = queue.SimpleQueue()
+        self._waiting: Waiting[Token] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @property
@@ -65,39 +66,42 @@ class Sampler(Generic[Token]):
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
+        """Start the thread. What was submitted before is answered too."""
         if not self.alive:
-            self._thread = threading.Thread(target=self._run, name="stream-tpp-sampler", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=[self._waiting], name="stream-tpp-sampler", daemon=True)
             self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
-        """End the thread after the batch at work; wait for it at most `within` seconds."""
-        if self._thread is not None and self._thread.is_alive():
-            self._waiting.put(None)
-            self._thread.join(within)
+        """End the thread when it has answered what was submitted; wait for that at most `within` seconds."""
+        thread, waiting = self._thread, self._waiting
+        # A queue of its own for each thread: the end of one is never read by the next.
+        self._thread, self._waiting = None, queue.SimpleQueue()
+        waiting.put(None)
+        if thread is not None:
+            thread.join(within)
 
     def submit(self, token: Token, request: Request) -> None:
         self._waiting.put((token, request))
 
-    def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            batch, last = self._batch(first)
+    def _run(self, waiting: Waiting[Token]) -> None:
+        last = False
+        while not last and (first := waiting.get()) is not None:
+            batch, last = self._batch(first, waiting)
             forecasts = forecast_each(self.forecaster, [request for _, request in batch], self.counters)
             try:
                 self.deliver([(token, forecast) for (token, _), forecast in zip(batch, forecasts, strict=True)])
             except RuntimeError as error:
                 # The event loop was closed meanwhile: nobody waits for these any more.
                 log.warning("Nobody takes the forecasts of %d events: %r", len(batch), error)
-            if last:
-                return
 
-    def _batch(self, first: tuple[Token, Request]) -> tuple[list[tuple[Token, Request]], bool]:
+    def _batch(self, first: tuple[Token, Request], waiting: Waiting[Token]) -> tuple[list[tuple[Token, Request]], bool]:
         """The next batch, and whether the thread is to end after it."""
         batch = [first]
         closes = time.monotonic() + self.max_wait
         while len(batch) < self.max_batch:
             try:
                 # An item that waits is taken whatever the time, so a backlog fills whole batches.
-                item = self._waiting.get(timeout=max(closes - time.monotonic(), 0.0))
+                item = waiting.get(timeout=max(closes - time.monotonic(), 0.0))
             except queue.Empty:
                 break
             if item is None:

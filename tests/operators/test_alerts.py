@@ -6,6 +6,7 @@ import pytest
 from stream_tpp.operators.alerts import Alerts
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.driver import Table
+from stream_tpp.operators.histories import NotCommitted
 from stream_tpp.operators.records import Record, Source
 from stream_tpp.warning.rule import Rule
 
@@ -32,6 +33,7 @@ class Topic:
         self.rules = rules or [RULE]
         self.table = Table()
         self.records: list[Record] = []
+        self.committed = 1 << 62
         self.start()
 
     def start(self) -> None:
@@ -44,7 +46,11 @@ class Topic:
         return self.deliver(record)
 
     def deliver(self, record: Record) -> list[dict]:
-        return [orjson.loads(output.value) for output in self.alerts.receive(record) if output.channel == "alerts"]
+        return [
+            orjson.loads(output.value)
+            for output in self.alerts.receive(record, committed=self.committed)
+            if output.channel == "alerts"
+        ]
 
 
 def test_an_alert_says_which_warning_raised_it() -> None:
@@ -102,6 +108,19 @@ def test_a_warning_written_twice_changes_nothing_the_second_time() -> None:
     assert len(topic.table.changelog) == 2
 
 
+def test_an_alert_that_flaps_waits_for_a_commit_before_a_change_is_forgotten() -> None:
+    topic = Topic()
+    topic.committed = 0
+    for offset in range(8):
+        topic.send(warning(offset, 0.6 if offset % 2 == 0 else 0.1))
+    before = list(topic.table.changelog)
+    with pytest.raises(NotCommitted) as waits:
+        topic.send(warning(8, 0.6))
+    assert (waits.value.offset, topic.table.changelog) == (0, before)
+    topic.committed = 1
+    assert [alert["state"] for alert in topic.deliver(topic.records[-1])] == ["raised"]
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -117,7 +136,7 @@ def test_a_warning_written_twice_changes_nothing_the_second_time() -> None:
 )
 def test_what_is_no_warning_of_ours_is_a_dead_letter(value, reason) -> None:
     topic = Topic()
-    (letter,) = topic.alerts.receive(Record(Source("warnings", 2, 9), 0.0, b"k", value))
+    (letter,) = topic.alerts.receive(Record(Source("warnings", 2, 9), 0.0, b"k", value), committed=0)
     assert letter.channel == "dead_letters"
     assert letter.value == value
     assert (letter.headers["reason"], letter.headers["topic"]) == (reason.encode(), b"warnings")

@@ -71,3 +71,8 @@ def test_a_value_as_large_as_a_broker_takes_still_fits_a_letter() -> None:
     letter = dead_letter(record, "too_large", "x" * 5000)
     assert len(letter.key) + len(letter.value) + sum(map(len, letter.headers.values())) < 1_000_000
     assert letter.headers["truncated"] == b"1040000"
+
+
+def test_a_record_with_neither_key_nor_value_still_makes_a_record() -> None:
+    letter = dead_letter(Record(Source("events", 0, 0), 0.0, None, None), "tombstone", "no value")
+    assert (letter.key, letter.value) == (None, b"")

@@ -1,0 +1,271 @@
+"""The Faust binding: agents that read raw bytes and obey what Faust 0.15.3 does, not what it promises.
+
+- One stream with `noack`, no `take`, concurrency 1: acknowledged in order, by the outbox, after delivery.
+- No exception leaves the loop but cancellation, since Faust would acknowledge the record that raised it.
+- Tables are written only within the agent's own iteration, where Faust knows the current event and its partition.
+- A rebalance seeks every partition to its committed offset, so all that is in flight is forgotten then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from functools import partial
+from typing import Any, Literal, cast
+
+import faust
+from faust.exceptions import PartitionsMismatch
+from faust.tables.table import Table
+from faust.types import TP, EventT, StreamT, TopicT
+from faust.types.tuples import FutureMessage, Message
+from mode.types.signals import BaseSignalT
+
+from stream_tpp.errors import StreamTppError
+from stream_tpp.forecast import Forecast
+from stream_tpp.operators.alerts import Alerts
+from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.forecasting import Forecasting, Question
+from stream_tpp.operators.histories import NotCommitted
+from stream_tpp.operators.outbox import Outbox, Parcel
+from stream_tpp.operators.records import Channel, Output, Record, Source
+from stream_tpp.operators.sampler import Sampler
+
+log = logging.getLogger(__name__)
+
+OnError = Literal["dead_letter", "stop"]
+
+Answers = list[tuple[tuple[Parcel, Question], Forecast | Exception]]
+
+
+class ChangelogTable(Table[bytes, bytes]):
+    """A table that tells which of its writes are still on their way to the changelog.
+
+    Faust commits the source's offset after a flush that gives up on a slow broker; who acknowledges a record only when
+    its writes have arrived can't lose one.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._under_way: list[FutureMessage] = []
+
+    def send_changelog(self, *args: Any, **kwargs: Any) -> FutureMessage:
+        write = super().send_changelog(*args, **kwargs)
+        self._under_way.append(write)
+        return write
+
+    def take_writes(self) -> list[FutureMessage]:
+        """The writes since the last call; await one for its delivery."""
+        writes, self._under_way = self._under_way, []
+        return writes
+
+
+class RawAgent(ABC):
+    """An agent on one topic of raw bytes: each record is handled in order, its outputs go through an outbox.
+
+    `on_error` decides about an exception that no operator foresaw: the record becomes a dead letter, or the worker stops.
+    Outputs that can't be delivered always stop it; the events are read again when it comes back.
+    """
+
+    def __init__(
+        self, app: faust.App, table: ChangelogTable, topics: Mapping[Channel, TopicT], *, limit: int, on_error: OnError
+    ) -> None:
+        self.app = app
+        self.table = table
+        self.topics = topics
+        self.on_error = on_error
+        self.outbox = Outbox(self._send, limit=limit)
+        self._first: dict[TP, int] = {}
+        app.on_partitions_revoked.connect(self._on_partitions_revoked)
+
+    @abstractmethod
+    def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output] | None:
+        """What to write for the record; None when the outbox will be told later. Raises NotCommitted."""
+
+    @abstractmethod
+    def refuse(self, record: Record, reason: str, detail: str) -> list[Output]:
+        """The dead letter of a record, counted."""
+
+    def drop(self) -> int:
+        """Forget all in flight, since a rebalance begins: every partition is read again from its committed offset."""
+        self.table.take_writes()
+        self._first.clear()
+        return self.outbox.drop()
+
+    async def run(self, stream: StreamT[Any]) -> None:
+        """The agent's function."""
+        async with self.publishing():
+            async for event in cast(faust.Stream[Any], stream).noack().events():
+                await self._take(event)
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        """The outbox publishes while the agent runs."""
+        publisher = asyncio.create_task(self._publish(), name=f"stream-tpp {type(self).__name__} outbox")
+        try:
+            yield
+        finally:
+            publisher.cancel()
+
+    async def _take(self, event: EventT[Any]) -> None:
+        epoch = self.outbox.epoch
+        message = event.message
+        self._first.setdefault(message.tp, message.offset)
+        await self.outbox.room()
+        # After a wait a rebalance may have passed; the record is then delivered again, to whoever has its partition.
+        while self.outbox.epoch == epoch:
+            try:
+                self._handle(Parcel(message.partition, partial(self._ack, event)), record_of(message))
+                return
+            except NotCommitted:
+                await self._commit(message.topic)
+            except Exception as error:
+                await self._stop(error, message)
+
+    def _handle(self, parcel: Parcel, record: Record) -> None:
+        """Handle the record and put it into the outbox, in one go: nothing may come between."""
+        try:
+            parcel.outputs = self.handle(parcel, record, self._committed(record.source))
+        except (NotCommitted, PartitionsMismatch):
+            raise
+        except Exception as error:
+            if self.on_error == "stop":
+                raise
+            log.exception("Could not process %s", record.source)
+            parcel.outputs = self.refuse(record, "processing_failed", f"{type(error).__name__}: {error}")
+        parcel.writes = self.table.take_writes()
+        self.outbox.put(parcel)
+
+    def _committed(self, source: Source) -> int:
+        # Reading begins at the committed offset, so all before the first record is committed.
+        tp = TP(source.topic, source.partition)
+        return max(self._first[tp], self.app.monitor.tp_committed_offsets.get(tp, 0))
+
+    def _ack(self, event: EventT[Any]) -> None:
+        message = event.message
+        if event.ack():
+            self.app.sensors.on_message_out(message.tp, message.offset, message)
+
+    async def _commit(self, topic: str) -> None:
+        await self.app.commit({topic})
+        # What is still in flight has to be acknowledged first.
+        await asyncio.sleep(0.01)
+
+    async def _publish(self) -> None:
+        try:
+            for topic in self.topics.values():
+                if topic.internal:
+                    await topic.maybe_declare()
+            await self.outbox.run()
+        except Exception as error:
+            await self.app.crash(error)
+
+    async def _send(self, output: Output) -> Awaitable[object]:
+        headers = dict(output.headers) or None
+        return await self.topics[output.channel].send(key=output.key, value=output.value, headers=headers)
+
+    async def _stop(self, error: Exception, message: Message) -> None:
+        """End the worker on purpose; the record stays unacknowledged."""
+        if isinstance(error, PartitionsMismatch):
+            error = StreamTppError(
+                f"The topic {message.topic!r} and the changelog {self.table.changelog_topic_name!r} have different numbers "
+                f"of partitions: give `partitions` the number of {message.topic!r}, and delete the changelog."
+            )
+        await self.app.crash(error)
+        # The worker cancels its agents when it stops.
+        await asyncio.Event().wait()
+
+    async def _on_partitions_revoked(self, app: Any, /, *revoked: Any, signal: BaseSignalT[Any], **more: Any) -> None:
+        self.drop()
+
+
+class ForecastAgent(RawAgent):
+    """The agent on the events topic: what it asks of the engine, the sampler thread answers."""
+
+    def __init__(
+        self,
+        app: faust.App,
+        table: ChangelogTable,
+        topics: Mapping[Channel, TopicT],
+        forecasting: Forecasting,
+        *,
+        max_batch: int = 16,
+        max_wait: float = 0.005,
+        max_in_flight: int = 256,
+        on_error: OnError = "dead_letter",
+    ) -> None:
+        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error)
+        self.forecasting = forecasting
+        self.counters: Counters = forecasting.counters
+        self.sampler: Sampler[tuple[Parcel, Question]] = Sampler(
+            forecasting.forecaster, self._hand_over, self.counters, max_batch=max_batch, max_wait=max_wait
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self.sampler.start()
+        try:
+            async with super().publishing():
+                yield
+        finally:
+            self.sampler.stop(within=0)
+
+    def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output] | None:
+        received = self.forecasting.receive(record, committed)
+        self.counters.last_event_at = time.time()
+        if isinstance(received, Question):
+            self.sampler.submit((parcel, received), received.request)
+            return None
+        return received
+
+    def refuse(self, record: Record, reason: str, detail: str) -> list[Output]:
+        return self.forecasting.refuse(record, reason, detail)
+
+    def drop(self) -> int:
+        dropped = super().drop()
+        self.counters.dropped += dropped
+        self.forecasting.histories.forget()
+        return dropped
+
+    def _hand_over(self, answers: Answers) -> None:
+        # On the sampler thread.
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._answered, answers)
+
+    def _answered(self, answers: Answers) -> None:
+        for (parcel, question), forecast in answers:
+            if not parcel.dropped:
+                self.outbox.resolve(parcel, self.forecasting.answer(question, forecast))
+
+
+class AlertAgent(RawAgent):
+    """The agent on the warnings topic."""
+
+    def __init__(
+        self,
+        app: faust.App,
+        table: ChangelogTable,
+        topics: Mapping[Channel, TopicT],
+        alerts: Alerts,
+        *,
+        max_in_flight: int = 256,
+        on_error: OnError = "dead_letter",
+    ) -> None:
+        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error)
+        self.alerts = alerts
+
+    def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output]:
+        return self.alerts.receive(record, committed)
+
+    def refuse(self, record: Record, reason: str, detail: str) -> list[Output]:
+        return self.alerts.refuse(record, reason, detail)
+
+
+def record_of(message: Message) -> Record:
+    source = Source(message.topic, message.partition, message.offset)
+    return Record(source, message.timestamp, message.key, message.value)

@@ -1,0 +1,201 @@
+"""Forecasts and warnings inside a Faust app of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import faust
+from faust.types import TopicT
+
+from stream_tpp.errors import StreamTppError
+from stream_tpp.event import Fields
+from stream_tpp.forecast import Forecaster as ModelForecaster
+from stream_tpp.model.checkpoint import load
+from stream_tpp.model.model import Model
+from stream_tpp.operators.agents import AlertAgent, ChangelogTable, ForecastAgent, OnError
+from stream_tpp.operators.alerts import Alerts
+from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.forecaster import Forecaster
+from stream_tpp.operators.forecasting import Forecasting
+from stream_tpp.operators.histories import Histories, layout_of
+from stream_tpp.operators.ingest import Ingest
+from stream_tpp.operators.records import Channel
+from stream_tpp.warning.rule import Rule
+
+
+@dataclass(frozen=True)
+class Plugged:
+    """What `plug` added to an app.
+
+    `forecasts`, `warnings`, `alerts` (JSON records, key the entity) and `dead_letters` (raw bytes) are Faust topics to
+    read on from; `histories` is the table of slots. `counters` counts, `sampler` is the thread that runs the engine.
+    """
+
+    events: TopicT
+    histories: ChangelogTable
+    forecasts: TopicT
+    warnings: TopicT
+    alerts: TopicT
+    dead_letters: TopicT
+    forecaster: Forecaster
+    counters: Counters
+    forecast_agent: ForecastAgent
+    alert_agent: AlertAgent | None
+
+
+def plug(
+    app: faust.App,
+    *,
+    events: str,
+    model: str | os.PathLike[str] | Model | Forecaster,
+    rules: Sequence[Rule] = (),
+    horizon: float = 3600.0,
+    paths: int = 64,
+    partitions: int | None = None,
+    names: Mapping[Channel, str] | None = None,
+    fields: Fields | None = None,
+    max_event_bytes: int = 65536,
+    ahead: float | None = None,
+    grace: float = 86_400.0,
+    window: int | None = None,
+    slack: int = 64,
+    most_rings: int = 10_000,
+    max_batch: int = 16,
+    max_wait: float = 0.005,
+    max_in_flight: int = 256,
+    on_error: OnError = "dead_letter",
+    declare: bool = True,
+) -> Plugged:
+    """Have `app` forecast what follows the events on the topic `events`, and warn by `rules`. Call it before the app starts.
+
+    `model` is a model folder, a model, or a forecaster; `horizon` (seconds) and `paths` are what a forecaster is made
+    with, where none is given. The events topic has `partitions` partitions (default: the app's `topic_partitions`); so have
+    the topics that are written, which are declared at the start unless `declare` is False. `names` names those that are not
+    to be called forecasts, warnings, alerts and dead-letters.
+
+    `fields` says how events are written, `ahead` and `grace` (seconds) how far their times may lie before and behind, see
+    Ingest and Histories; `max_batch`, `max_wait` (seconds) and `max_in_flight` bound the sampler's work. `on_error`: what
+    to do with a record that meets an error nobody foresaw.
+
+    An agent of the app's own on the events topic must read bytes too (`value_type=bytes`): where one fails to decode a
+    record, Faust acknowledges it for all agents, and it becomes no dead letter.
+
+    Raises StreamTppError: no such model, rules that name unknown types or share a name.
+    """
+    forecaster = _forecaster(model, rules, horizon, paths)
+    _check(rules, forecaster.types)
+    topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
+    counters = Counters()
+    window = window or forecaster.window
+    histories = _table(app, f"histories-{layout_of(window, slack, forecaster.types)}", topics.partitions)
+    forecasting = Forecasting(
+        Ingest(forecaster.types, fields, max_event_bytes, ahead),
+        Histories(histories, window=window, slack=slack, grace=grace, most_rings=most_rings),
+        forecaster,
+        counters,
+    )
+    written = topics.written()
+    forecast_agent = ForecastAgent(
+        app,
+        histories,
+        written,
+        forecasting,
+        max_batch=max_batch,
+        max_wait=max_wait,
+        max_in_flight=max_in_flight,
+        on_error=on_error,
+    )
+    events_topic = topics.raw(events)
+    app.agent(events_topic, name="stream-tpp-forecast")(forecast_agent.run)
+    alert_agent = None
+    if rules:
+        states = _table(app, "alert-states", topics.partitions)
+        alerts = Alerts(states, rules, counters)
+        alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error)
+        app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
+    return Plugged(
+        events=events_topic,
+        histories=histories,
+        **written,
+        forecaster=forecaster,
+        counters=counters,
+        forecast_agent=forecast_agent,
+        alert_agent=alert_agent,
+    )
+
+
+NAMES: Mapping[Channel, str] = {
+    "forecasts": "forecasts",
+    "warnings": "warnings",
+    "alerts": "alerts",
+    "dead_letters": "dead-letters",
+}
+
+
+@dataclass(frozen=True)
+class _Topics:
+    app: faust.App
+    partitions: int
+    # An internal topic is one that Faust declares, with the partitions it is told.
+    internal: bool
+    names: Mapping[Channel, str]
+
+    def name(self, channel: Channel) -> str:
+        return self.names.get(channel, NAMES[channel])
+
+    def raw(self, name: str) -> TopicT:
+        return self.app.topic(
+            name,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+            allow_empty=True,
+            partitions=self.partitions,
+            internal=self.internal,
+        )
+
+    def written(self) -> dict[Channel, TopicT]:
+        json: dict[Channel, TopicT] = {
+            channel: self.app.topic(
+                self.name(channel),
+                key_type=str,
+                key_serializer="raw",
+                value_serializer="json",
+                partitions=self.partitions,
+                internal=self.internal,
+            )
+            for channel in NAMES
+            if channel != "dead_letters"
+        }
+        return json | {"dead_letters": self.raw(self.name("dead_letters"))}
+
+
+def _table(app: faust.App, name: str, partitions: int) -> ChangelogTable:
+    table = ChangelogTable(app, name=name, key_type=bytes, value_type=bytes, partitions=partitions, beacon=app.tables.beacon)
+    app.tables.add(table)
+    return table
+
+
+def _forecaster(model: object, rules: Sequence[Rule], horizon: float, paths: int) -> Forecaster:
+    if isinstance(model, str | os.PathLike):
+        model = load(Path(model))
+    if isinstance(model, Model):
+        return ModelForecaster(model, rules, horizon=horizon, paths=paths)
+    return model  # type: ignore[return-value]
+
+
+def _check(rules: Sequence[Rule], types: Sequence[str]) -> None:
+    names = [rule.name for rule in rules]
+    if len(set(names)) < len(names):
+        raise StreamTppError(f"Two rules share a name among {', '.join(names)}: name each differently.")
+    for rule in rules:
+        unknown = sorted(rule.alarm - set(types))
+        if unknown:
+            raise StreamTppError(
+                f"The rule {rule.name!r} names types that the model doesn't know: {', '.join(unknown)}. It knows: "
+                f"{', '.join(types)}."
+            )
