@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import AuthenticationFailedError, KafkaError
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.types.auth import CredentialsT
 from yarl import URL
@@ -25,6 +26,10 @@ RETRY_EVERY = 0.1
 
 class BrokerUnreachable(StreamTppError):
     """No broker answered at the configured servers."""
+
+
+class RefusedByBroker(StreamTppError):
+    """A broker answered, and TLS or the credentials failed."""
 
 
 @dataclass(frozen=True)
@@ -119,15 +124,16 @@ class Connection:
 
 
 async def connect(connection: Connection, within: float = REACH_WITHIN) -> AIOKafkaAdminClient:
-    """A started admin client (close it), once a broker has answered a metadata request.
+    """A started admin client (close it), once a broker has answered.
 
     Tries for `within` seconds, since a broker may be starting too. Raises BrokerUnreachable when none answers, and
-    StreamTppError at once when the credentials are refused.
+    RefusedByBroker at once when TLS or the credentials are at fault.
     """
     options = connection.client_options()
+    reasons: list[str] = []
     try:
         async with asyncio.timeout(within):
-            await _listening(connection.servers)
+            await _answering(connection, reasons)
             client = AIOKafkaAdminClient(**options, request_timeout_ms=int(within * 1000))
             try:
                 await client.start()
@@ -135,13 +141,41 @@ async def connect(connection: Connection, within: float = REACH_WITHIN) -> AIOKa
                 await client.close()
                 raise
             return client
-    except AuthenticationFailedError as error:
-        raise StreamTppError(f"Kafka at {connection.bootstrap_servers} refused the credentials: {error}.") from error
     except (TimeoutError, KafkaError) as error:
         raise BrokerUnreachable(
-            f"No Kafka broker answers at {connection.bootstrap_servers}: start one, or set KAFKA_BOOTSTRAP_SERVERS "
-            "to where it is (and security_protocol, where it wants TLS or SASL)."
+            f"No Kafka broker answers at {connection.bootstrap_servers} ({reasons[-1] if reasons else 'silence'}): start one, "
+            "or set KAFKA_BOOTSTRAP_SERVERS to where it is (and kafka.security_protocol, where it wants TLS or SASL)."
         ) from error
+
+
+async def _answering(connection: Connection, reasons: list[str]) -> None:
+    """Return when a server takes the connection, its TLS and its credentials; write each reason against it into `reasons`.
+
+    aiokafka's clients would write each attempt to the log as an error, and keep the reason for themselves.
+    """
+    options = {key: value for key, value in connection.client_options().items() if key != "bootstrap_servers"}
+    while True:
+        for server in connection.servers:
+            host, _, port = server.rpartition(":")
+            try:
+                answering = await create_conn(host.strip("[]"), int(port), **options)
+            except (ssl.SSLError, SaslAuthenticationFailed, UnsupportedSaslMechanismError) as error:
+                raise RefusedByBroker(
+                    f"Kafka at {server} does not take the connection ({_reason(error)}): check security_protocol and the "
+                    "ssl_ and sasl_ settings under [kafka]."
+                ) from error
+            except (OSError, KafkaError) as error:
+                reasons.append(_reason(error))
+            else:
+                answering.close()
+                return
+        await asyncio.sleep(RETRY_EVERY)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def count_brokers(connection: Connection, within: float = 0.5) -> int:
