@@ -109,7 +109,11 @@ class Alerts:
         changes = [Change(*fields) for fields in LAYOUT.iter_unpack(self.table.get(key) or b"")]
         last = changes[-1] if changes else None
         if last and warning.partition == last.partition and warning.offset <= last.offset:
-            return next((change.transition for change in changes if change.offset == warning.offset), None)
+            made = next((change.transition for change in changes if change.offset == warning.offset), None)
+            if made is not None:
+                # Written again: a table kept on disk may hold what its changelog lost in a crash.
+                self._write(key, changes)
+            return made
         state = AlertState(last.raised, last.at) if last else AlertState()
         state, transition = decide(state, rule, warning.score, warning.at)
         if transition is not None:
@@ -118,8 +122,11 @@ class Alerts:
                 if oldest.read >= committed:
                     raise NotCommitted(oldest.read)
             changes.append(Change(warning.partition, warning.offset, source.offset, warning.at, state.raised))
-            self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes)
+            self._write(key, changes)
         return transition
+
+    def _write(self, key: bytes, changes: Iterable[Change]) -> None:
+        self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes)
 
 
 def alert_key(partition: int, entity: str, rule: str) -> bytes:

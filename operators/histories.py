@@ -55,7 +55,10 @@ class Histories:
         """
         key = entity_key(source.partition, event.entity)
         ring = self._ring(key)
-        if ring.holds(source.offset):
+        found = ring.find(source.offset)
+        if found is not None:
+            # Written again: a table kept on disk may hold what its changelog lost in the crash.
+            self._write(key, *found)
             return ring.as_of(source.offset), True
         identity = identity_of(event.id)
         if ring.holds_identity(identity, before=source.offset):
@@ -75,13 +78,16 @@ class Histories:
         if ring.must_be_committed >= committed:
             raise NotCommitted(ring.must_be_committed)
         slot = Slot(source.offset, event.time, type, identity)
-        self.table[slot_key(key, ring.place())] = slot.pack()
+        self._write(key, ring.place(), slot)
         ring.absorb(slot)
         return ring.as_of(source.offset), False
 
     def forget(self) -> None:
         """Drop the decoded rings: after a rebalance the table may hold what other workers wrote."""
         self._rings.clear()
+
+    def _write(self, key: bytes, place: int, slot: Slot) -> None:
+        self.table[slot_key(key, place)] = slot.pack()
 
     def _ring(self, key: bytes) -> Ring:
         ring = self._rings.get(key)

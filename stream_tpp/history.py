@@ -113,8 +113,10 @@ class Ring:
             self._slots[self._next] = row[0]
         self._next = (self._next + 1) % self.size
 
-    def holds(self, offset: int) -> bool:
-        return bool((self._slots["offset"] == offset).any())
+    def find(self, offset: int) -> tuple[int, Slot] | None:
+        """The slot of the event at this offset, with its number; None when the ring has none."""
+        places = np.flatnonzero(self._slots["offset"] == offset)
+        return (int(places[0]), Slot(*self._slots[places[0]].item())) if len(places) else None
 
     def holds_identity(self, identity: int, before: int) -> bool:
         """Whether one of the `window` events that came last before the offset `before` has this identity."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import faust
@@ -127,6 +128,8 @@ def plug(
     )
 
 
+BLOCK_CACHE = 32 << 20
+
 NAMES: Mapping[Channel, str] = {
     "forecasts": "forecasts",
     "warnings": "warnings",
@@ -175,14 +178,29 @@ class _Topics:
 
 
 def _table(app: faust.App, name: str, partitions: int) -> ChangelogTable:
-    table = ChangelogTable(app, name=name, key_type=bytes, value_type=bytes, partitions=partitions, beacon=app.tables.beacon)
+    table = ChangelogTable(
+        app,
+        name=name,
+        key_type=bytes,
+        value_type=bytes,
+        partitions=partitions,
+        # RocksDB would take 2 GiB a database; the store in memory has no use for it.
+        options={"block_cache_size": BLOCK_CACHE, "block_cache_compressed_size": BLOCK_CACHE // 4},
+        beacon=app.tables.beacon,
+    )
     app.tables.add(table)
     return table
 
 
+def model_at(place: str | os.PathLike[str]) -> Model:
+    """The model in a folder, or the one of this name that ships with the package. Raises StreamTppError."""
+    shipped = Path(str(resources.files("stream_tpp"))) / "pretrained" / place
+    return load(shipped if shipped.is_dir() and not Path(place).is_dir() else Path(place))
+
+
 def _forecaster(model: object, rules: Sequence[Rule], horizon: float, paths: int) -> Forecaster:
     if isinstance(model, str | os.PathLike):
-        model = load(Path(model))
+        model = model_at(model)
     if isinstance(model, Model):
         return ModelForecaster(model, rules, horizon=horizon, paths=paths)
     return model  # type: ignore[return-value]
