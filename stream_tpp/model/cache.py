@@ -74,6 +74,10 @@ class Cache:
         """Of the positions that the last block appended keep the first `added` (int64 [B, P]); roll the rest back."""
         self.suffix_lengths = self._before_block + added
 
+    def rollback(self, lengths: Tensor) -> None:
+        """Go back to suffixes of `lengths` (int64 [B, P]), none longer than it is now."""
+        self.suffix_lengths = lengths
+
     def choose(self, paths: Tensor) -> None:
         """Go on with the paths of index `paths` (int64 [B, P']) alone."""
         row = torch.arange(len(paths), device=paths.device)[:, None]
@@ -89,7 +93,7 @@ class Cache:
         needed = self._reach + 4 * new
         if needed <= self.capacity:
             return
-        extra = max(self.capacity, needed - self.capacity)
+        extra = self.capacity * -(-(needed - self.capacity) // self.capacity)
         self.suffix = [(_widen(keys, extra), _widen(values, extra)) for keys, values in self.suffix]
 
 

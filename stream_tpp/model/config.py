@@ -7,7 +7,7 @@ from stream_tpp.errors import StreamTppError
 
 EncoderName = Literal["thp", "sahp", "attnhp"]
 TimeEncoding = Literal["sinusoidal", "time2vec"]
-DraftName = Literal["anchored"]
+DraftName = Literal["anchored", "lstm", "transformer", "moe", "poisson", "early-exit"]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Taught(NamedTuple):
 
 
 class NeuralDraft(nn.Module, Generic[S]):
-    """A draft with weights. S is what it knows before the pending event of each row."""
+    """A draft as a module. S is what it knows before the pending event of each row."""
 
     @abstractmethod
     def begin(self, histories: Histories, hidden: Tensor) -> S:
@@ -92,6 +92,17 @@ def conditioned(law: MixtureLaw, y_elapsed: Tensor | None, permitted: Tensor | N
     if y_elapsed is not None:
         law = law.given_elapsed(y_elapsed)
     return law if permitted is None else law.restrict(permitted)
+
+
+def pick_place(tensor: Tensor, place: Tensor) -> Tensor:
+    """[B, P, n, D] at places int64 [B, P]: [B, P, D]."""
+    index = place[..., None, None].expand(*place.shape, 1, tensor.shape[-1])
+    return tensor.gather(2, index)[:, :, 0]
+
+
+def pick_path(tensor: Tensor, paths: Tensor) -> Tensor:
+    """[B, P, D] of the paths of index int64 [B, P']: [B, P', D]."""
+    return tensor.gather(1, paths[..., None].expand(-1, -1, tensor.shape[-1]))
 
 
 def stack(events: list[Block]) -> Block:

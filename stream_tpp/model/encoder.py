@@ -18,6 +18,9 @@ from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encodings import phases
 
+STABLE_ROWS = 16
+STABLE_POSITIONS = 4
+
 
 class Embedded(NamedTuple):
     """Events as vectors: x [..., n, D] enters the first layer, `clock` [..., n, Dz] (AttNHP's z(t)) enters every layer."""
@@ -61,14 +64,23 @@ class Encoder(nn.Module):
         return Cache(prefix, lengths, paths), hidden
 
     def extend(self, cache: Cache, block: Block) -> Tensor:
-        """Append events [B, P, n] to every path: hidden states [B, P, n, D]."""
-        place = cache.append(block.types.shape[-1], self.own)
+        """Append events [B, P, n] to every path: hidden states [B, P, n, D].
+
+        Few rows are given more positions, which the cache drops again: matrix products of fewer than 16 rows take another
+        way through the CPU's library and differ in the last bits, so a path would depend on what shares its batch. (Blocks
+        of under 4 positions, autoregression among them, are left as they are.)
+        """
+        batch, paths, new = block.types.shape
+        wide = max(new, -(-STABLE_ROWS // (batch * paths))) if new >= STABLE_POSITIONS else new
+        if wide > new:
+            block = block.map(lambda t: torch.cat([t, t[..., -1:].expand(-1, -1, wide - new)], -1))
+        place = cache.append(wide, self.own)
         x, clock = self.embed(block, place)
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
             attended = cache.attend(number, *layer.project(x, clock), null=self.null)
             x = layer.combine(x, attended.flatten(-2))
-        return self._normed(x)
+        return self._normed(x)[:, :, :new]
 
     def _read(self, block: Block) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         place = torch.arange(block.types.shape[-1], device=block.types.device).expand_as(block.types)

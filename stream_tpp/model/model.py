@@ -32,4 +32,5 @@ class Model:
     def fresh(cls, config: ModelConfig, types: tuple[str, ...], scale: GapScale, window: int) -> Model:
         """An untrained model, in evaluation mode."""
         assert len(types) == config.target.types
-        return cls(config, types, scale, window, Target(config.target).eval(), build_draft(config).eval())
+        target = Target(config.target).eval()
+        return cls(config, types, scale, window, target, build_draft(config, target, scale).eval())

@@ -52,7 +52,10 @@ def train_draft(
         counts = known & batch.gaps[:, following]
         return _mean(-pair.q.log_prob(y, torch.where(counts, types, 0)), counts)
 
-    return optimise(
+    if not any(True for _ in draft.parameters()):
+        return 1 - acceptance(draft, target, held_out, steps)
+    target.requires_grad_(False)
+    best = optimise(
         draft,
         epoch=lambda: train.epoch(random),
         loss=distillation if distill else likelihood,
@@ -60,6 +63,8 @@ def train_draft(
         schedule=schedule,
         name="draft",
     )
+    target.requires_grad_(True)
+    return best
 
 
 @torch.no_grad()

@@ -2,28 +2,30 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.model.checkpoint import load, save
-from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
+from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 
 
-def model(seed: int = 0) -> Model:
+def model(seed: int = 0, kind: DraftName = "anchored") -> Model:
     torch.manual_seed(seed)
-    target = TargetConfig(3, layers=1, d_model=16, heads=2, feedforward=16, components=2, cycles=(86_400.0, 604_800.0))
-    config = ModelConfig(target, DraftConfig(d_model=8, components=2))
+    target = TargetConfig(3, layers=2, d_model=16, heads=2, feedforward=16, components=2, cycles=(86_400.0, 604_800.0))
+    config = ModelConfig(target, DraftConfig(kind, d_model=8, components=2))
     fresh = Model.fresh(config, ("departed", "late", "cancelled"), GapScale(1.5, 2.0, 1e-9), window=64)
     fresh.facts = {"seed": seed}
     return fresh
 
 
-def test_a_saved_model_comes_back_the_same(tmp_path: Path) -> None:
-    saved = model()
+@pytest.mark.parametrize("kind", get_args(DraftName))
+def test_a_saved_model_comes_back_the_same(tmp_path: Path, kind: DraftName) -> None:
+    saved = model(kind=kind)
     save(saved, tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert (loaded.config, loaded.types, loaded.scale, loaded.window) == (saved.config, saved.types, saved.scale, saved.window)
@@ -79,7 +81,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     save(model(), tmp_path)
     path = tmp_path / "model.json"
     document = json.loads(path.read_text())
-    document["config"]["target"]["layers"] = 2
+    document["config"]["target"]["layers"] = 3
     path.write_text(json.dumps(document))
     with pytest.raises(StreamTppError, match="does not fit"):
         load(tmp_path)

@@ -1,13 +1,14 @@
 """Every draft knows the law that it drew from, and forgets what was not accepted."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
+from stream_tpp.errors import StreamTppError
 from stream_tpp.model.block import Block, Histories
-from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
+from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.law import GapScale, MixtureLaw
@@ -16,13 +17,14 @@ from stream_tpp.model.target import Target
 TYPES, PATHS, GAMMA = 5, 3, 4
 SCALE = GapScale(0.3, 1.7, 1e-9)
 TARGET = TargetConfig(TYPES, layers=2, d_model=32, feedforward=64, components=4, cycles=(86_400.0,))
-every_draft = pytest.mark.parametrize("kind", ["anchored"])
+every_draft = pytest.mark.parametrize("kind", get_args(DraftName))
 
 
 def models(kind: str) -> tuple[Target, NeuralDraft[Any]]:
     torch.manual_seed(0)
     draft = DraftConfig(kind, d_model=16, components=3)  # type: ignore[arg-type]
-    return Target(TARGET).eval(), build_draft(ModelConfig(TARGET, draft)).eval()
+    target = Target(TARGET).eval()
+    return target, build_draft(ModelConfig(TARGET, draft), target, SCALE).eval()
 
 
 def sequences(lengths: list[int], size: int) -> Histories:
@@ -162,3 +164,30 @@ def test_chosen_paths_go_on_as_before(kind: str) -> None:
     some = draft.rollout(draft.choose(state, paths), pending.map(lambda t: t[:, :2]), some_u, SCALE, None, None)
     for row in range(3):
         torch.testing.assert_close(some.block.y[row], everything.block.y[row, paths[row]], atol=1e-4, rtol=1e-3)
+
+
+@torch.inference_mode()
+def test_the_poisson_draft_draws_exponential_gaps_at_the_rate_it_counted() -> None:
+    target, draft = models("poisson")
+    histories = sequences([9, 5, 2], 9)
+    _, hidden = target.prefill(histories, PATHS)
+    law = draft.rollout(draft.begin(histories, hidden), pending_of(histories), uniforms(3, PATHS, 1, 3), SCALE, None, None).law
+    assert isinstance(law, MixtureLaw)
+    for row, length in enumerate((9, 5, 2)):
+        block = histories.block.map(lambda t: t[row, :length])  # noqa: B023
+        rate = float(length / (block.times[-1] - block.times[0] + TARGET.time_scale))
+        y = torch.linspace(-15, 15, 20_001, dtype=torch.float64)
+        gaps = SCALE.to_gap(y)
+        exact = rate * gaps * SCALE.log_std * torch.exp(-rate * gaps)
+        ours = law.rows(torch.tensor([row]))._map(lambda t: t[:, 0], lambda t: t[:, 0]).log_prob_gap(y).exp()
+        assert float(torch.minimum(exact, ours).sum() * (y[1] - y[0])) > 0.99
+        counts = torch.bincount(block.types[1:], minlength=TYPES) + 1 / TYPES
+        torch.testing.assert_close(law.log_types[row, 0, 0].exp(), counts.double() / counts.sum())
+
+
+@torch.inference_mode()
+def test_an_early_exit_keeps_no_weights_of_the_target_and_must_come_before_its_end() -> None:
+    _, draft = models("early-exit")
+    assert all(name.startswith(("norm.", "head.")) for name in draft.state_dict())
+    with pytest.raises(StreamTppError, match="fewer"):
+        build_draft(ModelConfig(TARGET, DraftConfig("early-exit", layers=2)), Target(TARGET), SCALE)
