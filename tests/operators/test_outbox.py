@@ -1,0 +1,166 @@
+"""Acknowledged in order, after delivery, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from stream_tpp.operators.outbox import Outbox, Parcel, Undeliverable
+from stream_tpp.operators.records import Output
+
+
+def output(name: str) -> Output:
+    return Output("forecasts", name.encode(), b"{}")
+
+
+class Broker:
+    """Takes what is sent and delivers it when told; remembers what happened in which order."""
+
+    def __init__(self, by_itself: bool = True) -> None:
+        self.by_itself = by_itself
+        self.happened: list[str] = []
+        self.under_way: dict[str, asyncio.Future[None]] = {}
+        self.faults: dict[str, list[Exception]] = {}
+
+    async def send(self, sent: Output) -> Awaitable[object]:
+        name = (sent.key or b"").decode()
+        self.happened.append(f"sent {name}")
+        delivery: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.under_way[name] = delivery
+        if self.faults.get(name):
+            delivery.set_exception(self.faults[name].pop(0))
+        elif self.by_itself:
+            delivery.set_result(None)
+        return delivery
+
+    def parcel(self, name: str, outputs: list[Output] | None, partition: int = 0) -> Parcel:
+        return Parcel(partition, lambda: self.happened.append(f"acked {name}"), outputs=outputs)
+
+
+@asynccontextmanager
+async def publishing(outbox: Outbox) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(outbox.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_record_is_acknowledged_after_its_outputs_arrived() -> None:
+    broker = Broker(by_itself=False)
+    outbox = Outbox(broker.send, limit=10)
+    async with publishing(outbox):
+        outbox.put(broker.parcel("1", [output("a"), output("b")]))
+        await settled()
+        broker.under_way["a"].set_result(None)
+        await settled()
+        assert broker.happened == ["sent a", "sent b"]
+        broker.under_way["b"].set_result(None)
+        await settled()
+    assert broker.happened == ["sent a", "sent b", "acked 1"]
+
+
+async def test_a_record_is_acknowledged_after_its_table_writes_arrived() -> None:
+    broker = Broker()
+    outbox = Outbox(broker.send, limit=10)
+    write: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async with publishing(outbox):
+        parcel = broker.parcel("1", [output("a")])
+        parcel.writes = [write]
+        outbox.put(parcel)
+        await settled()
+        assert broker.happened == ["sent a"]
+        write.set_result(None)
+        await settled()
+    assert broker.happened == ["sent a", "acked 1"]
+
+
+async def test_a_record_waits_for_those_before_it_in_its_partition_and_for_no_other() -> None:
+    broker = Broker()
+    outbox = Outbox(broker.send, limit=10)
+    async with publishing(outbox):
+        slow = broker.parcel("slow", None)
+        for parcel in (slow, broker.parcel("quick", [output("q")]), broker.parcel("other", [output("o")], partition=1)):
+            outbox.put(parcel)
+        await settled()
+        assert broker.happened == ["sent o", "acked other"]
+        outbox.resolve(slow, [output("s")])
+        await settled()
+    assert broker.happened[2:] == ["sent s", "sent q", "acked slow", "acked quick"]
+
+
+async def test_who_reads_waits_while_the_outbox_is_full() -> None:
+    broker = Broker()
+    outbox = Outbox(broker.send, limit=2)
+    first = broker.parcel("1", None)
+    outbox.put(first)
+    outbox.put(broker.parcel("2", []))
+    async with publishing(outbox):
+        waiting = asyncio.create_task(outbox.room())
+        await settled()
+        assert not waiting.done()
+        outbox.resolve(first, [])
+        await asyncio.wait_for(waiting, 5)
+    assert len(outbox) == 0
+
+
+async def test_an_output_that_failed_is_sent_again_before_the_record_is_acknowledged() -> None:
+    broker = Broker()
+    broker.faults["a"] = [OSError("the broker went away")] * 2
+    outbox = Outbox(broker.send, limit=10, retries=3, pause=0)
+    async with publishing(outbox):
+        outbox.put(broker.parcel("1", [output("a"), output("b")]))
+        await settled()
+    assert broker.happened == ["sent a", "sent b", "sent a", "sent a", "acked 1"]
+
+
+async def test_what_can_not_be_delivered_is_never_acknowledged() -> None:
+    broker = Broker()
+    broker.faults["a"] = [OSError("the broker went away")] * 3
+    outbox = Outbox(broker.send, limit=10, retries=2, pause=0)
+    async with publishing(outbox) as task:
+        outbox.put(broker.parcel("1", [output("a")]))
+        with pytest.raises(Undeliverable, match="the broker went away"):
+            await asyncio.wait_for(task, 5)
+    assert "acked 1" not in broker.happened
+
+
+async def test_a_table_write_that_was_lost_is_undeliverable() -> None:
+    broker = Broker()
+    outbox = Outbox(broker.send, limit=10)
+    write: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    write.set_exception(OSError("the changelog went away"))
+    async with publishing(outbox) as task:
+        parcel = broker.parcel("1", [])
+        parcel.writes = [write]
+        outbox.put(parcel)
+        with pytest.raises(Undeliverable, match="changelog"):
+            await asyncio.wait_for(task, 5)
+    assert broker.happened == []
+
+
+async def test_what_is_in_flight_at_a_rebalance_is_dropped_unacknowledged() -> None:
+    broker = Broker(by_itself=False)
+    outbox = Outbox(broker.send, limit=2)
+    async with publishing(outbox):
+        unanswered = broker.parcel("2", None)
+        outbox.put(broker.parcel("1", [output("a")]))
+        outbox.put(unanswered)
+        await settled()
+        epoch = outbox.epoch
+        assert outbox.drop() == 2
+        assert outbox.epoch == epoch + 1
+        broker.under_way["a"].set_result(None)
+        outbox.resolve(unanswered, [output("b")])
+        await asyncio.wait_for(outbox.room(), 5)
+        outbox.put(broker.parcel("1 again", [output("c")]))
+        await settled()
+        broker.under_way["c"].set_result(None)
+        await settled()
+    assert broker.happened == ["sent a", "sent c", "acked 1 again"]
