@@ -53,8 +53,8 @@ class Entry:
 class Audit:
     """What the topics hold. `lost`, `duplicated` and `contradictory` count records; `faults` says which, the first few.
 
-    `processed` are events with a forecast, and repeats. `latencies` are seconds from event to forecast, both as stamped
-    in Kafka, in the order in which the events were written.
+    `processed` are events with a forecast, and repeats. `latencies`: of each event with a forecast, when it was written
+    (seconds) and the seconds from then to the forecast, both as stamped in Kafka; in order.
     """
 
     events_in: int
@@ -69,7 +69,7 @@ class Audit:
     alerts_raised: int
     alerts_cleared: int
     reasons: Mapping[str, int]
-    latencies: Sequence[float]
+    latencies: Sequence[tuple[float, float]]
     faults: Sequence[str]
 
     @property
@@ -79,9 +79,9 @@ class Audit:
         return whole and not (self.lost or self.duplicated or self.contradictory)
 
 
-def latency(latencies: Sequence[float], quantile: float) -> float:
-    """The quantile of latencies (nearest rank), NaN where there are none."""
-    ranked = sorted(latencies)
+def latency(account: Audit, quantile: float, since: float = 0.0) -> float:
+    """The quantile (nearest rank) of the latencies of events written from `since` on, in seconds; NaN where there are none."""
+    ranked = sorted(waited for written, waited in account.latencies if written >= since)
     return ranked[min(len(ranked) - 1, int(quantile * len(ranked)))] if ranked else math.nan
 
 
@@ -144,7 +144,7 @@ class Ledger:
             alerts_raised=states["raised"],
             alerts_cleared=states["cleared"],
             reasons=dict(self.reasons),
-            latencies=list(self._latencies()),
+            latencies=sorted(self._latencies()),
             faults=faults[:MOST_FAULTS],
         )
 
@@ -270,10 +270,10 @@ class Ledger:
             and event.repeat_of in self.forecasts
         )
 
-    def _latencies(self) -> Iterator[float]:
-        for place, event in sorted(self.events.items(), key=lambda item: (item[1].timestamp, item[0])):
+    def _latencies(self) -> Iterator[tuple[float, float]]:
+        for place, event in self.events.items():
             if place in self.forecasts:
-                yield self.forecasts[place].timestamp - event.timestamp
+                yield event.timestamp, self.forecasts[place].timestamp - event.timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Every event is accounted for from the records of the topics alone, and each way to go wrong has its own count."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -168,9 +169,11 @@ def test_settled_is_when_so_many_events_are_there_and_nothing_is_owed() -> None:
     assert not ledger.settled(6)
 
 
-def test_latencies_are_in_the_order_in_which_events_were_written_and_ranked_for_quantiles() -> None:
+def test_latencies_are_ranked_for_quantiles_from_a_time_on() -> None:
     late = Entry("forecasts", 0, 9, 9.0, b"a", forecast(2).value)
     account = audit(late if each == forecast(2) else each for each in run())
-    assert account.latencies == [0.25, 0.25, 7.0, 0.25]
-    assert latency(account.latencies, 0.5) == 0.25
-    assert latency(account.latencies, 0.99) == 7.0
+    assert account.latencies == [(0.0, 0.25), (1.0, 0.25), (2.0, 7.0), (3.0, 0.25)]
+    assert latency(account, 0.5) == 0.25
+    assert latency(account, 0.99) == 7.0
+    assert latency(account, 0.99, since=3.0) == 0.25
+    assert math.isnan(latency(account, 0.5, since=4.0))
