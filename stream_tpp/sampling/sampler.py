@@ -19,6 +19,7 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
 from stream_tpp.kernels.random import row_keys, uniform
 from stream_tpp.model.block import Block, Histories, pack
+from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law
 from stream_tpp.sampling.futures import Futures, Stats, gather_events
 from stream_tpp.sampling.protocols import Draft, Rollout, Target
@@ -94,7 +95,7 @@ def sample(
     cache, hidden = target.prefill(packed, plan.paths)
     draft_state = draft.begin(packed, hidden)
     rows = _Rows.begin(packed, elapsed, seeds, plan)
-    y_elapsed = _truncation(scale, elapsed, plan.paths)
+    y_elapsed: Tensor | None = scale.elapsed_to_y(elapsed)[:, None].expand(-1, plan.paths)
     rounds: list[_Generated] = []
     stats = Stats()
     while True:
@@ -119,6 +120,7 @@ def sample(
         active = int(rows.running.sum(1).max())
         if not active:
             return _futures(rounds, plan, packed.last.times[:, 0] + elapsed, next_event, stats)
+        active = max(active, -(-STABLE_ROWS // len(histories)))
         if 2 * active <= rows.running.shape[1]:
             chosen = torch.argsort((~rows.running).to(torch.int8), dim=1, stable=True)[:, :active]
             cache.choose(chosen)
@@ -232,11 +234,6 @@ def _elapsed(last: Tensor, now: Sequence[float | None]) -> Tensor:
             "out the events that have not happened yet."
         )
     return at - last
-
-
-def _truncation(scale: GapScale, elapsed: Tensor, paths: int) -> Tensor | None:
-    y_elapsed = scale.elapsed_to_y(elapsed)
-    return y_elapsed[:, None].expand(-1, paths) if bool(torch.isfinite(y_elapsed).any()) else None
 
 
 def _propose(
