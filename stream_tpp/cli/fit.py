@@ -67,20 +67,27 @@ class Recorded(click.Command):
 @click.option("--batch-size", type=click.IntRange(1), default=32, help="Crops of `window` events in a step.")
 @click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-3, help="AdamW's, at its highest.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="SECONDS", help="Stop training after so long.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads; weights are the same for the same number.")
 @click.option("--seed", type=int, default=0, help="Of weights, crops and draws.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, log: Log, out: Path, until: str | None, as_json: bool, **options: Any) -> None:
+def command(
+    ctx: click.Context, /, log: Log, out: Path, until: str | None, threads: int | None, as_json: bool, **options: Any
+) -> None:
     """Train a target and its draft on LOG, and report what they are worth on events they were not trained on.
 
     LOG is .jsonl, .csv, .parquet, EasyTPP's .json or .pkl, .xes (each also .gz), or the word flights: the real flights of 2013.
     Without --until, a tenth of the entities is kept for the test (of the time, where there are few entities).
     """
     logging.getLogger("stream_tpp.training").setLevel(logging.INFO)
+    import torch
+
     from stream_tpp.model.checkpoint import save
     from stream_tpp.training.data import split_log
     from stream_tpp.training.fit import fit
 
+    if threads is not None:
+        torch.set_num_threads(threads)
     recipe = _recipe(**options)
     split = split_log(log.events(), None if until is None else log.seconds(until), recipe.seed)
     fitted = fit(split, recipe)

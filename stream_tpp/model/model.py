@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
+from stream_tpp.history import History
+from stream_tpp.model.block import pack
 from stream_tpp.model.config import ModelConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale
+from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
+from stream_tpp.sampling.futures import Futures
+from stream_tpp.sampling.sampler import Plan, sample
+
+# Keeps the seeds of a call's histories far apart, whatever seed the next call has.
+_NEXT_SEED = 0x9E3779B97F4A7C15
 
 
 @dataclass
@@ -34,3 +44,41 @@ class Model:
         assert len(types) == config.target.types
         target = Target(config.target).eval()
         return cls(config, types, scale, window, target, build_draft(config, target, scale).eval())
+
+    def sample(
+        self,
+        histories: Sequence[History],
+        *,
+        now: float | Sequence[float] | None = None,
+        horizon: float | None = None,
+        max_events: int | None = None,
+        paths: int = 1,
+        seed: int = 0,
+        draft_length: int = 4,
+        mode: str = "joint",
+    ) -> Futures:
+        """`paths` futures of each history, for `horizon` seconds or `max_events` events, whichever ends first.
+
+        now (seconds; one for all or one each): nothing has happened between a history's last event and it; None: now is the
+        last event. The same (seed, place of a history in `histories`) gives the same futures. draft_length 0 is plain
+        autoregression. Raises StreamTppError where an argument or a time cannot be, SamplingError where there is no law.
+        """
+        plan = Plan(paths=paths, horizon=horizon, max_events=max_events, draft_length=draft_length, mode=mode)
+        return sample(
+            self.target,
+            self.draft,
+            histories,
+            plan,
+            scale=self.scale,
+            types=len(self.types),
+            window=self.window,
+            seeds=[seed + place * _NEXT_SEED for place in range(len(histories))],
+            now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
+        )
+
+    @torch.inference_mode()
+    def law(self, histories: Sequence[History]) -> MixtureLaw:
+        """The law [B] of the event that follows each history (in y, see `scale`), at the time of its last event."""
+        packed = pack(histories, self.scale, len(self.types), self.window)
+        law: MixtureLaw = self.target(packed.block)[0]
+        return law.at(packed.lengths - 1)
