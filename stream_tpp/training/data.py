@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stream_tpp import processes
 from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Event
 from stream_tpp.history import History
@@ -58,6 +59,15 @@ def split_log(events: Iterable[Event], until: float | None = None, seed: int = 0
     if len(entities) >= _FEW_ENTITIES:
         return _split_by_entity(entities, seed)
     return _split_by_time(entities)
+
+
+def split_simulated(drawn: processes.Split, types: int) -> Split:
+    """Sequences drawn from a process of known law, numbered types as names; start and end of their windows are known."""
+    train, validation, test = (
+        [Observed(History(one.times, one.types, one.window.start), 0, one.window.end) for one in part]
+        for part in (drawn.train, drawn.validation, drawn.test)
+    )
+    return Split(tuple(str(number) for number in range(types)), train, validation, test, 0)
 
 
 def fit_gap_scale(sequences: Sequence[Observed]) -> GapScale:

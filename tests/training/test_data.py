@@ -8,7 +8,8 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Event
 from stream_tpp.history import History
 from stream_tpp.model.law import GapScale
-from stream_tpp.training.data import Batch, Crops, Observed, fit_gap_scale, mean_gap, split_log
+from stream_tpp.processes import paper_process, simulate
+from stream_tpp.training.data import Batch, Crops, Observed, fit_gap_scale, mean_gap, split_log, split_simulated
 
 SCALE = GapScale(0.0, 1.0, 1e-9)
 
@@ -114,3 +115,9 @@ def test_the_quiet_time_counts_after_the_last_event_alone() -> None:
     assert len(known) == 1
     assert float(known[0].quiet[0].exp()) == pytest.approx(150.0 - 129.0)
     assert float(known[0].histories.last.times[0, 0]) == 129.0
+
+
+def test_simulated_sequences_keep_both_ends_of_their_windows() -> None:
+    split = split_simulated(simulate(paper_process("hawkes"), sequences=20), types=1)
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [16, 2, 2]
+    assert all(o.history.start == 0.0 and o.end == 100.0 for o in split.train)

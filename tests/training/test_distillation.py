@@ -75,7 +75,7 @@ def trained(distill: bool, epochs: int = 6) -> tuple[float, float, list[torch.Te
     target = Target(CONFIG.target).eval()
     with torch.no_grad():  # a law that depends strongly on the history
         target.head.types[2].weight.mul_(8)
-    draft = build_draft(CONFIG)
+    draft = build_draft(CONFIG, target, SCALE)
     train, validation = Crops(sequences(64, 0), SCALE, 3, 12, 16), Crops(sequences(16, 1), SCALE, 3, 12, 16)
     before = acceptance(draft, target, validation.judged(), steps=4)
     schedule = Schedule(epochs=epochs, learning_rate=1e-2)
