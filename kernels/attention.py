@@ -49,7 +49,7 @@ def cached_attention(
     """Scaled dot-product attention of `queries` [B, P, n, H, Dh]; returns the same shape.
 
     Prefix keys and values are [B, H, S, Dh] with S >= 1, suffix ones [B, P, H, C, Dh] with C >= n. With `null` a logit 0
-    with value zero joins every softmax: the denominator 1 + sum exp(.) of AttNHP (Yang et al. 2022, eq. 5). Without it
+    with value zero joins every softmax: the denominator 1 + sum exp(.) of AttNHP (Yang et al. 2022). Without it
     every query must see something, which a position that sees itself does.
     """
     batch, paths, new, heads, width = queries.shape

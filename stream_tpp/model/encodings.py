@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Sinusoidal(nn.Module):
-    """z(t) of Zuo et al. 2020 (arXiv 2002.09291), eq. 2: waves with periods from 2 pi to 2 pi 10^4. [...] -> [..., width]."""
+    """z(t) of Zuo et al. 2020 (arXiv 2002.09291): waves with periods from 2 pi to 2 pi 10^4. [...] -> [..., width]."""
 
     rates: Tensor
 
@@ -21,7 +21,7 @@ class Sinusoidal(nn.Module):
 
 
 class Time2Vec(nn.Module):
-    """Kazemi et al. 2019 (arXiv 1907.05321), eq. 1: one linear feature and learned sines. [...] -> [..., width]."""
+    """Kazemi et al. 2019 (arXiv 1907.05321): one linear feature and learned sines. [...] -> [..., width]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Time2Vec(nn.Module):
 
 
 class ShiftedPosition(nn.Module):
-    """Time-shifted positional encoding of SAHP (Zhang et al. 2020, arXiv 1907.07561, eq. 6).
+    """Time-shifted positional encoding of SAHP (Zhang et al. 2020, arXiv 1907.07561).
 
     The wave at place i is moved by w t: time [...] and place [...] -> [..., width].
     """

@@ -10,9 +10,9 @@ from stream_tpp.model.encodings import Sinusoidal, Time2Vec
 
 
 class AttnHP(Encoder):
-    """Every layer sees time anew: queries, keys and values are linear in [1, z(t), h], eq. 6 to 8.
+    """Every layer sees time anew: queries, keys and values are linear in [1, z(t), h].
 
-    An event attends to strictly earlier events, under the denominator 1 + sum of eq. 5, so that a faint past stays faint.
+    An event attends to strictly earlier events, under a denominator 1 + sum, so that a faint past stays faint.
     """
 
     null = True
@@ -32,7 +32,7 @@ class AttnHP(Encoder):
 
 
 class _ClockedLayer(Layer):
-    """h + tanh(attended values): eq. 5, heads side by side."""
+    """h + tanh(attended values), heads side by side."""
 
     def __init__(self, config: TargetConfig) -> None:
         super().__init__()
