@@ -34,16 +34,18 @@ class Log:
             raise click.BadParameter(invalid.detail) from None
 
 
-def log_argument(entity_option: str = "--entity") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def log_argument(
+    entity_option: str = "--entity", default: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds LOG and --entity, --time, --type, --time-unit; the command's function gets them as one `log: Log`.
 
-    --entity-column is another name of --entity, and the only one where `entity_option` is empty: in a command whose --entity
-    picks an entity.
+    LOG may be left out where there is a `default`. --entity-column is another name of --entity, and the only one where
+    `entity_option` is empty: in a command whose --entity picks an entity.
     """
     names = [name for name in (entity_option, "--entity-column") if name]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @click.argument("log")
+        @click.argument("log", required=default is None, default=default)
         @click.option(*names, "entity_column", default=_DEFAULT.entity, metavar="COLUMN", help="Column of the entity.")
         @click.option("--time", "time_column", default=_DEFAULT.time, metavar="COLUMN", help="Column of the time.")
         @click.option("--type", "type_column", default=_DEFAULT.type, metavar="COLUMN", help="Column of the event's type.")
