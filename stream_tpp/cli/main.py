@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from importlib import import_module
 from typing import NamedTuple
 
 import click
 
+from stream_tpp.cli.logs_shown import log_to_stderr
 from stream_tpp.errors import StreamTppError
 
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
@@ -74,9 +73,7 @@ class StreamTpp(click.Group):
 @click.version_option(package_name="stream-tpp", prog_name="stream-tpp")
 def cli(log_level: str) -> None:
     """Turn a Kafka topic of events into forecasts and early warnings."""
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    log_to_stderr(log_level)
 
 
 def main() -> None:

@@ -61,10 +61,13 @@ def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example(name: str) -> None:
-    result = CliRunner().invoke(cli, [name, "--help"])
-    assert result.exit_code == 0
-    assert f"stream-tpp {name}" in result.stdout
-    assert "Example" in result.stdout
+    command = cli.get_command(click.Context(cli), name)
+    for under in command.commands if isinstance(command, click.Group) else [""]:
+        path = f"{name} {under}".split()
+        result = CliRunner().invoke(cli, [*path, "--help"])
+        assert result.exit_code == 0
+        assert "Example" in result.stdout
+        assert " ".join(["stream-tpp", *path]) in result.stdout
 
 
 def test_help_lists_every_command_and_imports_none_of_them() -> None:

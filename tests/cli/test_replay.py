@@ -1,5 +1,9 @@
 import json
+import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +75,13 @@ def test_a_bad_row_is_said_before_anything_is_published(broker: str, log: str) -
 )
 def test_wrong_use_is_exit_code_2(log: str, arguments: list[str]) -> None:
     assert replay(log, *arguments).exit_code == 2
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_replay_without_a_traceback(broker: str, log: str) -> None:
+    command = [sys.executable, "-c", "from stream_tpp.cli.main import main; main()", "replay", log, *COLUMNS]
+    running = subprocess.Popen([*command, "--topic", "long", "--broker", broker, "--speed", "0.001"], stderr=subprocess.PIPE)
+    time.sleep(4)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=20)
+    assert (running.returncode, stderr) == (130, b"Interrupted.\n")
