@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.sampler import Plan
 from stream_tpp.warning.score import Evidence, pooled
 from tests.sampling.test_sampler import build, futures, history
@@ -20,29 +21,34 @@ def evidence(paths: int, seed: int = 0, first_path: int = 0) -> Evidence:
     return Evidence.of(futures(build(), plan, [history(20)], [seed]), 0)
 
 
-def test_the_score_is_the_share_of_futures_with_an_alarm() -> None:
-    n = 20_000
-    free = futures(build(), Plan(paths=n, horizon=HORIZON), [history(20)], [1])
+@pytest.fixture(scope="module")
+def free() -> Futures:
+    """Futures with no type suppressed, beyond the rule's horizon too."""
+    return futures(build(), Plan(paths=10_000, horizon=1.3 * HORIZON), [history(20)], [1])
+
+
+def first_alarm(free: Futures) -> torch.Tensor:
     hits = ALARM[free.types[0].clamp(min=0)] & (free.types[0] >= 0)
-    count = float(hits.any(-1).double().mean())
+    return torch.where(hits, free.leads[0], torch.inf).amin(-1)
+
+
+def test_the_score_is_the_share_of_futures_with_an_alarm(free: Futures) -> None:
+    n = len(free.leads[0])
+    count = float((first_alarm(free) <= HORIZON).double().mean())
     score = evidence(4_000).score("rule")
     error = math.hypot(math.sqrt(count * (1 - count) / n), (score.high - score.low) / (2 * 1.96))
     assert abs(score.score - count) < 3.5 * error
-    assert error < 0.01
-    # What must not pass: counting also the alarms that come after the horizon.
-    beyond = futures(build(), Plan(paths=n, horizon=1.2 * HORIZON), [history(20)], [1])
-    late = ALARM[beyond.types[0].clamp(min=0)] & (beyond.types[0] >= 0)
-    assert abs(float(late.any(-1).double().mean()) - score.score) > 3.5 * error
+    # What must not pass: alarms that come after the horizon.
+    late = float((first_alarm(free) <= 1.3 * HORIZON).double().mean())
+    assert abs(score.score - late) > 3.5 * error
 
 
-def test_the_first_alarm_comes_when_the_lead_quantiles_say() -> None:
-    free = futures(build(), Plan(paths=20_000, horizon=HORIZON), [history(20)], [1])
-    hits = ALARM[free.types[0].clamp(min=0)] & (free.types[0] >= 0)
-    first = torch.where(hits, free.leads[0], torch.inf).amin(-1)
-    first = first[torch.isfinite(first)]
+def test_the_first_alarm_comes_when_the_lead_quantiles_say(free: Futures) -> None:
+    first = first_alarm(free)
+    first = first[first <= HORIZON]
     quantiles = evidence(4_000).score("rule").lead_quantiles
     for level, lead in quantiles.items():
-        assert float((first < lead).double().mean()) == pytest.approx(float(level), abs=0.02)
+        assert float((first < lead).double().mean()) == pytest.approx(float(level), abs=0.025)
 
 
 def test_it_is_less_noisy_than_counting() -> None:
@@ -66,9 +72,9 @@ def test_where_nothing_happens_the_score_is_zero_but_not_certain() -> None:
 
 
 def test_the_interval_holds_the_score_as_often_as_it_says() -> None:
-    truth = evidence(20_000, seed=99).score("rule").score
+    truth = evidence(8_000, seed=99).score("rule").score
     plan = Plan(paths=64, horizon=HORIZON, permitted=~ALARM)
-    many = futures(build(), plan, [history(20)] * 400, list(range(400)))
-    scores = [Evidence.of(many, row).score("rule") for row in range(400)]
-    held = sum(score.low <= truth <= score.high for score in scores) / 400
+    many = futures(build(), plan, [history(20)] * 200, list(range(200)))
+    scores = [Evidence.of(many, row).score("rule") for row in range(200)]
+    held = sum(score.low <= truth <= score.high for score in scores) / 200
     assert 0.90 < held <= 0.99
