@@ -32,7 +32,8 @@ class Plugged:
     """What `plug` added to an app.
 
     `forecasts`, `warnings`, `alerts` (JSON records, key the entity) and `dead_letters` (raw bytes) are Faust topics to
-    read on from; `histories` is the table of slots. `counters` counts, `sampler` is the thread that runs the engine.
+    read on from; `histories` is the table of slots. `counters` counts; `forecast_agent` has the sampler thread and the
+    outbox of what is in flight. `alert_agent` is None without rules.
     """
 
     events: TopicT
