@@ -86,7 +86,6 @@ class Sampler(Section):
     max_batch: int = field(default=16, metadata={"least": 1})
     max_wait: float = field(default=0.005, metadata={"least": 0.0})
     max_in_flight: int = field(default=256, metadata={"least": 1})
-    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Histories(Section):
     """
 
     window: int = field(default=256, metadata={"least": 1})
-    grace: float = field(default=0.0, metadata={"least": 0.0})
+    grace: float = field(default=86_400.0, metadata={"least": 0.0})
     max_entities: int = field(default=100_000, metadata={"least": 1})
     store: str = field(default="memory", metadata={"choices": ("memory", "rocksdb")})
     folder: Path = Path("stream-tpp-data")
@@ -118,21 +117,12 @@ class Worker(Section):
     fetch_wait: float = field(default=0.5, metadata={"least": 0.001})
     offset_reset: str = field(default="earliest", metadata={"choices": ("earliest", "latest")})
 
-    def faust_options(self) -> dict[str, Any]:
-        """Keyword arguments of `faust.App`; the fetch wait is not one (see topologies/transport.py)."""
-        return {
-            "id": self.application,
-            "broker_session_timeout": self.session_timeout,
-            "broker_rebalance_timeout": self.rebalance_timeout,
-            "broker_heartbeat_interval": self.heartbeat_interval,
-            "consumer_auto_offset_reset": self.offset_reset,
-        }
-
 
 @dataclass(frozen=True)
 class Web(Section):
-    """Where /livez, /readyz and /metrics are served; `port` 0 serves them nowhere."""
+    """Where /livez, /readyz and /metrics are served (`port` 0: a free one), unless `enabled` is false."""
 
+    enabled: bool = True
     host: str = "127.0.0.1"
     port: int = field(default=6066, metadata={"least": 0})
 

@@ -15,11 +15,10 @@ from typing import Any
 import faust
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
-from faust.app.base import BootStrategy
 from mode import Service
-from mode.types import ServiceT
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.topologies.boot import start_first
 from stream_tpp.topologies.connection import REACH_WITHIN, Connection, connect
 
 SETTLE_WITHIN = 10.0
@@ -78,7 +77,7 @@ def declare_at_start(app: faust.App, connection: Connection, topics: Callable[[]
 
     `topics` is called at the start, when the app has all its tables. A failure ends the start of the worker.
     """
-    app.boot_strategy = _DeclaringBoot(app, _Declaration(connection, topics))
+    start_first(app, _Declaration(connection, topics))
 
 
 class _Declaration(Service):
@@ -89,16 +88,6 @@ class _Declaration(Service):
 
     async def on_start(self) -> None:
         await declare(self.connection, self.topics())
-
-
-class _DeclaringBoot(BootStrategy):
-    def __init__(self, app: faust.App, declaration: _Declaration) -> None:
-        super().__init__(app)
-        self.declaration = declaration
-
-    def server(self) -> Iterator[ServiceT]:
-        yield self.declaration
-        yield from super().server()
 
 
 async def _partitions(client: AIOKafkaAdminClient) -> dict[str, int]:

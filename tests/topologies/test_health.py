@@ -1,0 +1,204 @@
+"""Health is the truth about the parts: a dead agent, a dead sampler and a stall show; starting and recovering do not alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import faust
+import orjson
+import pytest
+
+from stream_tpp.errors import StreamTppError
+from stream_tpp.topologies import early_warning
+from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
+from stream_tpp.topologies.connection import Connection
+from stream_tpp.topologies.health import Health, Partition
+from stream_tpp.topologies.metrics import Metric, render
+from stream_tpp.topologies.plug import Plugged
+from stream_tpp.topologies.settings import Histories, Settings, Topics, Worker
+from stream_tpp.topologies.web import WebServer, serve
+from stream_tpp.warning.rule import Rule
+from tests.operators.conftest import Engine
+
+
+@dataclass
+class Clock:
+    """Tells the time that a test sets."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    worker = Worker(session_timeout=2.0, rebalance_timeout=2.0, heartbeat_interval=0.5, fetch_wait=FETCH_WAIT)
+    with EmbeddedBroker() as broker:
+        yield Settings(
+            kafka=Connection(broker.bootstrap_servers),
+            topics=Topics(partitions=2),
+            histories=Histories(folder=tmp_path),
+            worker=worker,
+            rules=(Rule({"bad"}, horizon=60.0, threshold=0.5, name="r"),),
+        )
+
+
+@asynccontextmanager
+async def running(app: faust.App) -> AsyncIterator[None]:
+    await app.start()
+    try:
+        yield
+    finally:
+        await app.stop()
+
+
+async def get(server: WebServer, path: str) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as session, session.get(server.address + path) as answer:
+        return answer.status, await answer.json()
+
+
+async def metrics(server: WebServer) -> dict[str, float]:
+    async with aiohttp.ClientSession() as session, session.get(server.address + "/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = (await answer.text()).splitlines()
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
+
+
+async def until(server: WebServer, name: str, value: float) -> None:
+    async with asyncio.timeout(30):
+        while (await metrics(server)).get(name) != value:
+            await asyncio.sleep(0.02)
+
+
+async def send(app: faust.App, plugged: Plugged, count: int) -> None:
+    for number in range(count):
+        event = {"entity": f"e{number % 3}", "time": float(number), "type": "bad"}
+        await plugged.events.send(key=event["entity"].encode(), value=orjson.dumps(event))
+
+
+async def test_a_worker_is_live_at_once_and_ready_when_its_tables_are(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged), "127.0.0.1", 0)
+    starting = asyncio.create_task(app.start())
+    while not server._runner.addresses:
+        await asyncio.sleep(0.01)
+    assert (await get(server, "/livez"))[0] == 200
+    status, said = await get(server, "/readyz")
+    assert (status, said["ok"]) == (503, False)
+    assert said["checks"]["group"] == {"ok": False, "detail": "not joined yet"}
+    await starting
+    try:
+        status, said = await get(server, "/readyz")
+        assert (status, said["ok"]) == (200, True)
+        assert said["checks"]["tables"]["detail"] == "recovered"
+        assert set(said["checks"]) >= {"agent stream-tpp-forecast", "agent stream-tpp-alert", "sampler", "consumer"}
+    finally:
+        await app.stop()
+
+
+async def test_the_metrics_count_what_went_through(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged), "127.0.0.1", 0)
+    async with running(app):
+        await send(app, plugged, 12)
+        await plugged.events.send(key=b"e", value=b"not json")
+        await until(server, "stream_tpp_forecasts_total", 12)
+        await until(server, "stream_tpp_warnings_read_total", 12)
+        await until(server, "stream_tpp_events_in_flight", 0)
+        found = await metrics(server)
+    assert found["stream_tpp_events_total"] == 13
+    assert found['stream_tpp_dead_letters_total{reason="not_json"}'] == 1
+    assert found['stream_tpp_alerts_total{state="raised"}'] == 3
+    assert found['stream_tpp_model_info{version="model-1"}'] == 1
+    assert found["stream_tpp_live"] == found["stream_tpp_ready"] == 1
+    assert {name for name in found if name.startswith("stream_tpp_lag")} == {
+        f'stream_tpp_lag{{topic="events",partition="{number}"}}' for number in range(2)
+    }
+    assert found["stream_tpp_last_event_timestamp_seconds"] > 1.7e9
+
+
+async def test_a_dead_agent_is_not_live(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged), "127.0.0.1", 0)
+    async with running(app):
+        agent: Any = app.agents["stream-tpp-alert"]
+        for actor in agent._actors:
+            # Its stream ends, its function returns; Faust says nothing and starts no other.
+            actor.cancel()
+        await asyncio.sleep(0.1)
+        for path in ("/livez", "/readyz"):
+            status, said = await get(server, path)
+            assert status == 503
+            assert said["checks"]["agent stream-tpp-alert"] == {"ok": False, "detail": "dead"}
+            assert said["checks"]["agent stream-tpp-forecast"]["ok"]
+        assert (await metrics(server))["stream_tpp_live"] == 0
+
+
+async def test_a_dead_sampler_is_not_live(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged), "127.0.0.1", 0)
+    async with running(app):
+        await send(app, plugged, 1)
+        await until(server, "stream_tpp_forecasts_total", 1)
+        plugged.forecast_agent.sampler.stop()
+        status, said = await get(server, "/livez")
+    assert status == 503
+    assert said["checks"]["sampler"] == {"ok": False, "detail": "dead"}
+
+
+async def test_events_that_wait_without_progress_are_a_stall(settings: Settings) -> None:
+    clock = Clock()
+    app, plugged = early_warning.create(settings, Engine())
+    app.conf.stream_wait_empty = False  # or the end of the test would wait for the event that never ends
+    server = serve(app, Health(app, plugged, stalled_after=60.0, clock=clock), "127.0.0.1", 0)
+    async with running(app):
+        await send(app, plugged, 1)
+        await until(server, "stream_tpp_forecasts_total", 1)
+        await until(server, "stream_tpp_events_in_flight", 0)
+        clock.now = 1000.0
+        assert (await get(server, "/livez"))[0] == 200, "nothing waits, however long ago the last event was"
+        plugged.forecast_agent.sampler.submit = lambda token, request: None  # type: ignore[method-assign]
+        await send(app, plugged, 1)
+        await until(server, "stream_tpp_events_in_flight", 1)
+        assert (await get(server, "/livez"))[0] == 200, "it has only just come"
+        clock.now = 1061.0
+        status, said = await get(server, "/livez")
+    assert status == 503
+    assert said["checks"]["consumer"]["detail"] == "1 events wait and none was worked on for 61 s"
+
+
+async def test_a_port_in_use_ends_the_start_with_one_sentence(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        serve(app, Health(app, plugged), "127.0.0.1", port)
+        with pytest.raises(StreamTppError, match=f"port {port} of 127.0.0.1 is in use: .*STREAM_TPP_WEB_PORT"):
+            await app.start()
+        await app.stop()
+
+
+def test_lag_and_unread_are_never_below_zero_and_none_while_unknown() -> None:
+    known = Partition(0, position=7, committed=5, end=9)
+    assert (known.unread, known.lag) == (2, 4)
+    assert Partition(0, position=None, committed=None, end=None).unread == 0
+    assert Partition(0, position=None, committed=None, end=9).unread == 0
+    # The embedded broker may give an end before what it has handed out.
+    behind = replace(known, end=1)
+    assert (behind.unread, behind.lag) == (0, 0)
+
+
+def test_labels_are_escaped_as_prometheus_reads_them() -> None:
+    text = render([Metric("m_total", "counter", "Help.", {(("reason", 'a "b"\\\n'),): 2.0})])
+    assert text == '# HELP m_total Help.\n# TYPE m_total counter\nm_total{reason="a \\"b\\"\\\\\\n"} 2.0\n'
+    assert re.fullmatch(r"(# (HELP|TYPE) .*\n|[a-z_]+(\{.*\})? [0-9.e+-]+\n)+", text)
