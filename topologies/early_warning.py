@@ -13,12 +13,15 @@ from stream_tpp.topologies.plug import Plugged, model_at, plug
 from stream_tpp.topologies.settings import Settings
 from stream_tpp.topologies.topics import Topic, changelogs, declare_at_start
 from stream_tpp.topologies.transport import set_fetch_wait
+from stream_tpp.topologies.web import serve_as_set
 from stream_tpp.warning.rule import Rule
 
 
 def create_app(settings: Settings) -> faust.App:
     """The Faust app of this topology. Raises StreamTppError: no rules, no such model, a rule with unknown types."""
-    return create(settings)[0]
+    app, plugged = create(settings)
+    serve_as_set(app, plugged, settings.web)
+    return app
 
 
 def create(settings: Settings, forecaster: Forecaster | None = None) -> tuple[faust.App, Plugged]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.forecaster import Forecaster
+from stream_tpp.sampling.futures import Stats
 from stream_tpp.topologies.health import Health, Partition
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,6 +28,16 @@ COUNTS = (
 )
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+# What sampling cost, as the engine adds it up: fields of its Stats.
+SAMPLED = (
+    ("target_passes", "Passes of the target model over a whole micro-batch."),
+    ("row_passes", "Passes of the target model, counted once for each simulated path."),
+    ("drafted", "Drafted events that were put to the target model."),
+    ("accepted", "Drafted events that stood: accepted / drafted is the acceptance rate."),
+    ("events", "Simulated events: events / row_passes is what a pass of the target model yields."),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ async def metrics(health: Health) -> list[Metric]:
     ready = all(sign.well for sign in await health.ready())
     return [
         *_counted(health.plugged.counters),
+        *_sampled(health.plugged.forecaster),
         *_behind(health, partitions),
         _gauge("live", "1 while the worker's parts live.", float(live)),
         _gauge("ready", "1 while the worker is ready: live, joined, tables recovered.", float(ready)),
@@ -78,6 +91,13 @@ def _counted(counters: Counters) -> Iterator[Metric]:
     states = {"raised": counters.alerts_raised, "cleared": counters.alerts_cleared}
     alerts: dict[Labels, float] = {(("state", state),): float(count) for state, count in states.items()}
     yield Metric("stream_tpp_alerts_total", "counter", "Alerts raised and cleared.", alerts)
+
+
+def _sampled(forecaster: Forecaster) -> Iterator[Metric]:
+    stats = getattr(forecaster, "stats", None)
+    if isinstance(stats, Stats):
+        for name, help in SAMPLED:
+            yield Metric(f"stream_tpp_sampler_{name}_total", "counter", help, {(): float(getattr(stats, name))})
 
 
 def _behind(health: Health, partitions: Iterable[Partition]) -> Iterator[Metric]:

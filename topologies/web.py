@@ -13,6 +13,8 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.topologies import metrics
 from stream_tpp.topologies.boot import start_first
 from stream_tpp.topologies.health import Health, Sign
+from stream_tpp.topologies.plug import Plugged
+from stream_tpp.topologies.settings import Web
 
 
 class WebServer(Service):
@@ -70,6 +72,12 @@ def serve(app: faust.App, health: Health, host: str, port: int, routes: Iterable
     server = WebServer(health, host, port, routes)
     start_first(app, server)
     return server
+
+
+def serve_as_set(app: faust.App, plugged: Plugged, settings: Web) -> None:
+    """Serve the health of a plugged app where the settings say, if they do."""
+    if settings.enabled:
+        serve(app, Health(app, plugged), settings.host, settings.port)
 
 
 def _answer(signs: list[Sign]) -> web.Response:

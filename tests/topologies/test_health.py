@@ -17,14 +17,15 @@ import orjson
 import pytest
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.sampling.futures import Stats
 from stream_tpp.topologies import early_warning
 from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.health import Health, Partition
-from stream_tpp.topologies.metrics import Metric, render
+from stream_tpp.topologies.metrics import Metric, _sampled, render
 from stream_tpp.topologies.plug import Plugged
-from stream_tpp.topologies.settings import Histories, Settings, Topics, Worker
-from stream_tpp.topologies.web import WebServer, serve
+from stream_tpp.topologies.settings import Histories, Settings, Topics, Web, Worker
+from stream_tpp.topologies.web import WebServer, serve, serve_as_set
 from stream_tpp.warning.rule import Rule
 from tests.operators.conftest import Engine
 
@@ -202,3 +203,22 @@ def test_labels_are_escaped_as_prometheus_reads_them() -> None:
     text = render([Metric("m_total", "counter", "Help.", {(("reason", 'a "b"\\\n'),): 2.0})])
     assert text == '# HELP m_total Help.\n# TYPE m_total counter\nm_total{reason="a \\"b\\"\\\\\\n"} 2.0\n'
     assert re.fullmatch(r"(# (HELP|TYPE) .*\n|[a-z_]+(\{.*\})? [0-9.e+-]+\n)+", text)
+
+
+def test_an_app_made_from_settings_serves_its_health_unless_told_not_to(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    before = list(app.boot_strategy.server())
+    serve_as_set(app, plugged, Web(enabled=False))
+    assert len(list(app.boot_strategy.server())) == len(before)
+    serve_as_set(app, plugged, Web(host="127.0.0.1", port=7077))
+    added = [service for service in app.boot_strategy.server() if isinstance(service, WebServer)]
+    assert [(server.host, server.port) for server in added] == [("127.0.0.1", 7077)]
+
+
+def test_what_sampling_cost_is_counted_where_the_engine_adds_it_up(settings: Settings) -> None:
+    engine = Engine()
+    engine.stats = Stats(target_passes=2, row_passes=8, drafted=30, accepted=24, events=32)  # type: ignore[attr-defined]
+    text = render(_sampled(engine))
+    assert "stream_tpp_sampler_drafted_total 30.0\n" in text
+    assert "stream_tpp_sampler_accepted_total 24.0\n" in text
+    assert "stream_tpp_sampler_row_passes_total 8.0\n" in text
