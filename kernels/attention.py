@@ -13,9 +13,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Visibility(NamedTuple):
-    """What each new position may not see; computed once a block and used by every layer.
+    """What each new position may see, to be added to the logits: 0 in sight, -inf out of sight.
 
-    `prefix` bool [B, 1, 1, S] and `suffix` bool [B, P, 1, n, C] are True where a column is out of sight.
+    `prefix` [B * H, 1, S] and `suffix` [B * P * H, n, C]. Computed once a block and used by every layer.
     """
 
     prefix: Tensor
@@ -23,7 +23,14 @@ class Visibility(NamedTuple):
 
 
 def visibility(
-    prefix_lengths: Tensor, suffix_lengths: Tensor, new: int, prefix_size: int, suffix_size: int, own: bool = True
+    prefix_lengths: Tensor,
+    suffix_lengths: Tensor,
+    new: int,
+    prefix_size: int,
+    suffix_size: int,
+    heads: int,
+    own: bool = True,
+    dtype: torch.dtype = torch.float32,
 ) -> Visibility:
     """Masks for a block of `new` positions, already written behind the suffix.
 
@@ -31,10 +38,16 @@ def visibility(
     the block up to itself, or with `own` false up to the position before it (AttNHP attends to strictly earlier events).
     """
     device = prefix_lengths.device
-    prefix = torch.arange(prefix_size, device=device) >= prefix_lengths[:, None, None, None]
+    beyond = torch.arange(prefix_size, device=device) >= prefix_lengths[:, None, None, None]
     last = suffix_lengths[..., None] + torch.arange(new, device=device) - (0 if own else 1)
-    suffix = torch.arange(suffix_size, device=device) > last[:, :, None, :, None]
-    return Visibility(prefix, suffix)
+    later = torch.arange(suffix_size, device=device) > last[:, :, None, :, None]
+
+    def added(hidden: Tensor, *shape: int) -> Tensor:
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
+        return mask.expand(*shape).flatten(0, -3)
+
+    batch, paths = suffix_lengths.shape
+    return Visibility(added(beyond, batch, heads, 1, prefix_size), added(later, batch, paths, heads, new, suffix_size))
 
 
 def cached_attention(
@@ -49,30 +62,31 @@ def cached_attention(
     """Scaled dot-product attention of `queries` [B, P, n, H, Dh]; returns the same shape.
 
     Prefix keys and values are [B, H, S, Dh] with S >= 1, suffix ones [B, P, H, C, Dh] with C >= n. With `null` a logit 0
-    with value zero joins every softmax: the denominator 1 + sum exp(.) of AttNHP (Yang et al. 2022). Without it
+    with value zero joins every softmax: the denominator 1 + sum exp(.) of AttNHP (Yang et al. 2022, eq. 5). Without it
     every query must see something, which a position that sees itself does.
     """
     batch, paths, new, heads, width = queries.shape
     queries = queries * width**-0.5
-    shared = queries.permute(0, 3, 1, 2, 4).reshape(batch, heads, paths * new, width)
-    prefix_scores = (shared @ prefix_keys.transpose(-1, -2)).masked_fill(visible.prefix, -torch.inf)
-    suffix_scores = queries.transpose(2, 3) @ suffix_keys.transpose(-1, -2)
-    suffix_scores = suffix_scores.masked_fill(visible.suffix, -torch.inf)
+    shared = queries.permute(0, 3, 1, 2, 4).reshape(batch * heads, paths * new, width)
+    prefix = torch.baddbmm(visible.prefix, shared, prefix_keys.flatten(0, 1).transpose(1, 2))
+    own = queries.transpose(2, 3).reshape(-1, new, width)
+    suffix = torch.baddbmm(visible.suffix, own, suffix_keys.flatten(0, 2).transpose(1, 2))
 
     # One softmax over both parts, without ever laying them side by side: only [B, P, H, n] statistics change layout.
     def by_path(statistic: Tensor) -> Tensor:
-        return statistic.reshape(batch, heads, paths, new, *statistic.shape[3:]).transpose(1, 2)
+        return statistic.reshape(batch, heads, paths, new, -1).transpose(1, 2)
 
-    top = torch.maximum(by_path(prefix_scores.amax(-1)), suffix_scores.amax(-1))
+    top = torch.maximum(by_path(prefix.amax(-1)), suffix.amax(-1).reshape(batch, paths, heads, new, 1))
     if null:
         top = top.clamp(min=0.0)
-    prefix_weights = (prefix_scores - top.transpose(1, 2).reshape(batch, heads, paths * new, 1)).exp()
-    suffix_weights = (suffix_scores - top[..., None]).exp()
-    total = by_path(prefix_weights.sum(-1)) + suffix_weights.sum(-1)
+    prefix = prefix.sub_(top.transpose(1, 2).reshape(batch * heads, paths * new, 1)).exp_()
+    suffix = suffix.sub_(top.reshape(-1, new, 1)).exp_()
+    total = by_path(prefix.sum(-1)) + suffix.sum(-1).reshape(batch, paths, heads, new, 1)
     if null:
         total = total + (-top).exp()
-    attended = by_path(prefix_weights @ prefix_values) + suffix_weights @ suffix_values
-    return (attended / total[..., None]).transpose(2, 3)
+    attended = by_path(prefix @ prefix_values.flatten(0, 1))
+    attended = attended + (suffix @ suffix_values.flatten(0, 2)).reshape(batch, paths, heads, new, width)
+    return (attended / total).transpose(2, 3)
 
 
 def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, null: bool = False, own: bool = True) -> Tensor:

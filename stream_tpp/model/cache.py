@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stream_tpp.kernels.attention import Visibility, cached_attention, visibility
 
-_FIRST_CAPACITY = 32
+_FIRST_CAPACITY = 16
 
 
 class Cache:
@@ -55,7 +55,8 @@ class Cache:
         row = torch.arange(batch, device=device)[:, None, None]
         path = torch.arange(paths, device=device)[:, None]
         self._index = (row, path, column)
-        self._visible = visibility(self.prefix_lengths, before, new, self.prefix[0][0].shape[2], self.capacity, own)
+        _, heads, size, _ = self.prefix[0][0].shape
+        self._visible = visibility(self.prefix_lengths, before, new, size, self.capacity, heads, own, self.prefix[0][0].dtype)
         self._before_block = before
         self.suffix_lengths = before + new
         self._reach += new

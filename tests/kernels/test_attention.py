@@ -20,7 +20,7 @@ def tensors(seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 
 def seen_by(own: bool) -> Visibility:
-    return visibility(PREFIX, SUFFIX, N, S, C, own)
+    return visibility(PREFIX, SUFFIX, N, S, C, H, own)
 
 
 def written_out(own: bool, null: bool) -> Tensor:
@@ -52,7 +52,7 @@ def test_strict_attention_leaves_out_the_position_itself() -> None:
 
 
 def test_nothing_seen_attends_to_nothing_under_the_null() -> None:
-    result = cached_attention(*tensors(), visibility(PREFIX * 0, SUFFIX * 0, N, S, C, own=False), null=True)
+    result = cached_attention(*tensors(), visibility(PREFIX * 0, SUFFIX * 0, N, S, C, H, own=False), null=True)
     assert torch.equal(result[:, :, 0], torch.zeros(B, P, H, D))
 
 
@@ -91,6 +91,6 @@ def test_whole_sequences_give_what_the_cache_gives() -> None:
     empty = torch.zeros(B, H, 1, D)
     nothing = torch.zeros(B, dtype=torch.int64)
     for null, own in ((False, True), (True, True), (True, False)):
-        seen = visibility(nothing, nothing[:, None], N, 1, N, own)
+        seen = visibility(nothing, nothing[:, None], N, 1, N, H, own)
         cached = cached_attention(queries[:, None], empty, empty, suffix_keys, suffix_values, seen, null)
         torch.testing.assert_close(causal_attention(queries, keys, values, null, own), cached[:, 0])
