@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stream_tpp.model.block import Block, Histories
+from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
 from stream_tpp.sampling.protocols import Rollout
 
@@ -85,6 +86,40 @@ def draw_along(
         later = y_elapsed.new_full((*y_elapsed.shape, u.shape[2] - 1), -torch.inf)
         y_elapsed = torch.cat([y_elapsed[..., None], later], -1)
     return stack(drawn), conditioned(laws, y_elapsed, permitted), states
+
+
+def draw_in_line(
+    step: Callable[[Block, tuple[Tensor, ...]], tuple[Tensor, tuple[Tensor, ...]]],
+    to_law: Callable[[Tensor], MixtureLaw],
+    state: tuple[Tensor, ...],
+    pending: Block,
+    u: Tensor,
+    scale: GapScale,
+    y_elapsed: Tensor | None,
+    permitted: Tensor | None,
+    enter: Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]] = lambda state: state,
+) -> tuple[Block, Law, tuple[Tensor, ...]]:
+    """`draw_along` for a state of tensors [B, P, D]; the states after each event taken in come back as [B, P, gamma, D].
+
+    `enter` makes the first step's state of what was given. All rows are computed in one line of at least STABLE_ROWS: fewer
+    would give other last bits (see the encoder's `extend`).
+    """
+    batch, paths, gamma = u.shape[:3]
+    rows = batch * paths
+    wide = max(rows, STABLE_ROWS)
+
+    def widen(t: Tensor) -> Tensor:
+        t = t.flatten(0, 1)
+        return torch.cat([t, t[-1:].expand(wide - rows, *t.shape[1:])])[None]
+
+    def narrow(t: Tensor) -> Tensor:
+        return t[0, :rows].reshape(batch, paths, *t.shape[2:])
+
+    elapsed = None if y_elapsed is None else widen(y_elapsed)
+    line = enter(tuple(widen(t) for t in state))
+    block, law, states = draw_along(step, to_law, line, pending.map(widen), widen(u), scale, elapsed, permitted)
+    law = law.reshape(wide, gamma).rows(torch.arange(rows, device=u.device)).reshape(batch, paths, gamma)
+    return block.map(narrow), law, tuple(narrow(torch.stack(parts, 2)) for parts in zip(*states, strict=True))
 
 
 def conditioned(law: MixtureLaw, y_elapsed: Tensor | None, permitted: Tensor | None) -> MixtureLaw:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
-from stream_tpp.model.draft import NeuralDraft, Taught, draw_along, pick_path, pick_place
-from stream_tpp.model.encoder import STABLE_ROWS, EventEmbedding
+from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path, pick_place
+from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
 from stream_tpp.sampling.protocols import Rollout
@@ -39,28 +39,10 @@ class AnchoredDraft(NeuralDraft[Tensor]):
         y_elapsed: Tensor | None,
         permitted: Tensor | None,
     ) -> Rollout:
-        batch, paths = pending.types.shape[:2]
-        wide = max(batch * paths, STABLE_ROWS)
-
-        def widen(t: Tensor) -> Tensor:
-            """[B, P, ...] as one line of at least so many rows; too few give other last bits (see the encoder's `extend`)."""
-            t = t.flatten(0, 1)
-            return torch.cat([t, t[-1:].expand(wide - len(t), *t.shape[1:])])[None]
-
-        block, law, _ = draw_along(
-            self._step,
-            self.head.law,
-            torch.tanh(self.start(widen(state))),
-            pending.map(widen),
-            widen(u),
-            scale,
-            None if y_elapsed is None else widen(y_elapsed),
-            permitted,
+        block, law, _ = draw_in_line(
+            self._step, self.head.law, (state,), pending, u, scale, y_elapsed, permitted, enter=self._enter
         )
-        gamma = u.shape[2]
-        rows = torch.arange(batch * paths, device=u.device)
-        law = law.reshape(wide, gamma).rows(rows).reshape(batch, paths, gamma)
-        return Rollout(block.map(lambda t: t[0, : batch * paths].reshape(batch, paths, gamma)), law, state)
+        return Rollout(block, law, state)
 
     def commit(self, rollout: Rollout, accepted: Tensor, hidden: Tensor) -> Tensor:
         return pick_place(hidden, accepted)
@@ -74,7 +56,7 @@ class AnchoredDraft(NeuralDraft[Tensor]):
         steps = min(steps, size)
         anchors = size - steps + 1
         before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, : anchors - 1]], 1)
-        state = torch.tanh(self.start(before)).flatten(0, 1)
+        state = self._enter((before,))[0].flatten(0, 1)
         inputs = self.event(block)
         states = []
         for step in range(steps):
@@ -88,6 +70,9 @@ class AnchoredDraft(NeuralDraft[Tensor]):
         """What the head sees of the cell's state [..., D]."""
         return state
 
-    def _step(self, event: Block, state: Tensor) -> tuple[Tensor, Tensor]:
-        state = self.cell(self.event(event).flatten(0, 1), state.flatten(0, 1)).unflatten(0, event.types.shape)
-        return self.head(self.refined(state)), state
+    def _enter(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (torch.tanh(self.start(state[0])),)
+
+    def _step(self, event: Block, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        after = self.cell(self.event(event).flatten(0, 1), state[0].flatten(0, 1)).unflatten(0, event.types.shape)
+        return self.head(self.refined(after)), (after,)

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
-from stream_tpp.model.draft import NeuralDraft, Taught, draw_along, pick_path, pick_place
+from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path, pick_place
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
@@ -54,10 +54,10 @@ class LSTMDraft(NeuralDraft[Memory]):
         y_elapsed: Tensor | None,
         permitted: Tensor | None,
     ) -> Rollout:
-        block, law, states = draw_along(self._step, self.head.law, state, pending, u, scale, y_elapsed, permitted)
-        _, last = self._step(block.map(lambda t: t[..., -1]), states[-1])
-        h, c = (torch.stack(parts, 2) for parts in zip(*states, last, strict=True))
-        return Rollout(block, law, Memory(h, c))
+        block, law, states = draw_in_line(self._step, self.head.law, state, pending, u, scale, y_elapsed, permitted)
+        # The state after the last drafted event is needed where all of them stand.
+        _, last = self._step(block.map(lambda t: t[..., -1]), tuple(t[:, :, -1] for t in states))
+        return Rollout(block, law, Memory(*(torch.cat([t, end[:, :, None]], 2) for t, end in zip(states, last, strict=True))))
 
     def commit(self, rollout: Rollout, accepted: Tensor, hidden: Tensor) -> Memory:
         return Memory(*(pick_place(t, accepted) for t in rollout.state))
@@ -71,8 +71,8 @@ class LSTMDraft(NeuralDraft[Memory]):
         place = torch.arange(block.y.shape[1], device=hidden.device)[:, None]
         return Taught(self.head.law(self.head(outputs[:, :, None])), place)
 
-    def _step(self, event: Block, state: Memory) -> tuple[Tensor, Memory]:
+    def _step(self, event: Block, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         flat = self.event(event).flatten(0, 1)[:, None]
         _, (h, c) = self.lstm(flat, tuple(t.flatten(0, 1)[None].contiguous() for t in state))
-        after = Memory(*(t[0].unflatten(0, event.types.shape) for t in (h, c)))
-        return self.head(after.h), after
+        after = tuple(t[0].unflatten(0, event.types.shape) for t in (h, c))
+        return self.head(after[0]), after
