@@ -29,7 +29,7 @@ def log_survival(y: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tenso
 def sample(u: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> Tensor:
     """One draw of y per place, [...]: the component from u[..., 0], the value in it from u[..., 1]."""
     component = categorical(u[..., 0], log_weights)
-    z = torch.special.ndtri(u[..., 1])
+    z: Tensor = torch.special.ndtri(u[..., 1])
     return _pick(locs, component) + torch.exp(_pick(log_scales, component)) * z
 
 
@@ -56,7 +56,7 @@ def categorical(u: Tensor, log_probabilities: Tensor) -> Tensor:
 
 def log_ndtri(log_p: Tensor) -> Tensor:
     """The z whose standard normal log CDF is log_p, also where exp(log_p) would underflow."""
-    z = torch.special.ndtri(torch.exp(log_p.clamp(min=_LOWEST_LOG)))
+    z: Tensor = torch.special.ndtri(torch.exp(log_p.clamp(min=_LOWEST_LOG)))
     far = log_p < _LOWEST_LOG
     if not bool(far.any()):
         return z

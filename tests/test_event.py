@@ -161,9 +161,7 @@ json_values = st.recursive(
     max_leaves=5,
 )
 times = st.one_of(json_values, st.datetimes().map(datetime.isoformat), st.text("0123456789-:TZ+. W", max_size=24))
-records = st.fixed_dictionaries(
-    {}, optional={"entity": json_values, "time": times, "type": json_values, "id": json_values}
-)
+records = st.fixed_dictionaries({}, optional={"entity": json_values, "time": times, "type": json_values, "id": json_values})
 
 
 @given(
