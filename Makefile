@@ -33,10 +33,10 @@ format: $(VENV)/.test ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 types: $(VENV)/.test tree ## mypy --strict over the whole namespace
-	cd $(TREE) && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p stream_tpp
+	cd $(TREE) && ../../$(BIN)/mypy --cache-dir ../../.mypy_cache -p stream_tpp
 
 imports: $(VENV)/.test tree ## kernels <- engine <- operators <- topologies <- command line
-	cd $(TREE) && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
+	cd $(TREE) && ../../$(BIN)/lint-imports --no-cache
 
 soak: $(VENV)/.test ## the slow tests again and again (ROUNDS=20) until one fails
 	@for round in $$(seq $(ROUNDS)); do echo "round $$round of $(ROUNDS)"; $(BIN)/python -m pytest -m slow -x -q; done
@@ -49,6 +49,7 @@ clean: ## everything that was made
 
 tree:
 	@rm -rf $(TREE) && mkdir -p $(TREE)/stream_tpp
+	@ln -s ../../pyproject.toml $(TREE)/pyproject.toml
 	@ln -s $(addprefix ../../../,$(wildcard stream_tpp/*) kernels operators topologies) $(TREE)/stream_tpp
 
 $(BIN)/python:
