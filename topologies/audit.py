@@ -33,7 +33,7 @@ async def audit(
 async def read(connection: Connection, topics: Topics, silence: float = SILENCE) -> AsyncIterator[Entry]:
     """Every record of the five topics, each partition from its start to its end as of now (`silence` seconds of nothing)."""
     await (await connect(connection)).close()
-    consumer = AIOKafkaConsumer(**connection.client_options(), group_id=None, enable_auto_commit=False, fetch_max_wait_ms=20)
+    consumer = _consumer(connection, fetch_wait=0.02)
     async with consumer:
         places = await _assign(consumer, topics)
         ends = await consumer.end_offsets(list(places))
@@ -44,7 +44,7 @@ async def read(connection: Connection, topics: Topics, silence: float = SILENCE)
 
 async def follow(connection: Connection, topics: Topics) -> AsyncIterator[list[Entry]]:
     """The records of the five topics from their start, in batches as they come, for ever; an empty batch now and then."""
-    consumer = AIOKafkaConsumer(**connection.client_options(), group_id=None, enable_auto_commit=False, fetch_max_wait_ms=50)
+    consumer = _consumer(connection, fetch_wait=0.05)
     async with consumer:
         places = await _assign(consumer, topics)
         async for entries in _batches(consumer, places, math.inf, {}):
@@ -52,6 +52,18 @@ async def follow(connection: Connection, topics: Topics) -> AsyncIterator[list[E
 
 
 Places = dict[TopicPartition, Role]
+
+
+def _consumer(connection: Connection, fetch_wait: float) -> AIOKafkaConsumer:
+    # From the start by its reset policy and not by a seek: the consumer finds its first offsets in the background, and may
+    # find them after the seek.
+    return AIOKafkaConsumer(
+        **connection.client_options(),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=round(1000 * fetch_wait),
+    )
 
 
 async def _assign(consumer: AIOKafkaConsumer, topics: Topics) -> Places:
@@ -69,7 +81,6 @@ async def _assign(consumer: AIOKafkaConsumer, topics: Topics) -> Places:
 async def _batches(
     consumer: AIOKafkaConsumer, places: Places, silence: float, ends: Mapping[TopicPartition, int]
 ) -> AsyncIterator[list[Entry]]:
-    await consumer.seek_to_beginning(*places)
     last = asyncio.get_running_loop().time()
     while True:
         found: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(timeout_ms=100)
