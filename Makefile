@@ -1,6 +1,6 @@
 # Everything lives in .venv; what was installed is installed again only when pyproject.toml or setup.py changed.
 
-SHELL := /bin/bash
+SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
@@ -55,7 +55,7 @@ tree:
 $(BIN)/python:
 	@for python in $${PYTHON:-python3.12 python3.13 python3.11 python3}; do \
 	  if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    echo "$$python makes $(VENV)"; $$python -m venv $(VENV); exit 0; \
+	    echo "$$python makes $(VENV)"; $$python -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; exit 0; \
 	  fi; \
 	done; \
 	echo "No Python 3.11 or newer with venv was found: install one (Debian and Ubuntu: apt install python3 python3-venv), or name it: make PYTHON=/path/to/python3." >&2; \
