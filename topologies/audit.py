@@ -68,12 +68,13 @@ def _consumer(connection: Connection, fetch_wait: float) -> AIOKafkaConsumer:
 
 async def _assign(consumer: AIOKafkaConsumer, topics: Topics) -> Places:
     places: Places = {}
-    known = await consumer.topics()
+    # What consumer.topics() asks for; consumer.partitions_for_topic answers from metadata that may not have come yet.
+    known = await consumer._client.fetch_all_metadata()
     for role in ROLES:
         name = getattr(topics, role)
-        if name not in known:
+        if name not in known.topics():
             raise StreamTppError(f"There is no topic {name!r} to read: name the topics as the worker has them.")
-        places |= {TopicPartition(name, number): role for number in consumer.partitions_for_topic(name)}
+        places |= {TopicPartition(name, number): role for number in known.partitions_for_topic(name)}
     consumer.assign(list(places))
     return places
 
