@@ -71,7 +71,7 @@ class Forecaster:
         paths: int = 64,
         most_paths: int = 256,
         published: int = 0,
-        draft_length: int = 4,
+        draft_length: int = 2,
     ) -> None:
         """Raises StreamTppError for a rule that names a type which the model doesn't know."""
         self.model = model

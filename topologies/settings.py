@@ -75,7 +75,7 @@ class Forecasts(Section):
     model: str = "flights"
     horizon: float = field(default=3600.0, metadata={"least": 0.0})
     paths: int = field(default=64, metadata={"least": 1})
-    draft_length: int = field(default=4, metadata={"least": 0})
+    draft_length: int = field(default=2, metadata={"least": 0})
     futures: int = field(default=0, metadata={"least": 0})
 
 

@@ -23,7 +23,7 @@ class Stats:
     accepted: int = 0
     """Drafted events that stood."""
     events: int = 0
-    """Events generated, those past the horizon included."""
+    """Events of the paths, the one that ends each (past its horizon) included: what autoregression would have drawn."""
 
     @property
     def acceptance(self) -> float:

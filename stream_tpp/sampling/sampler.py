@@ -170,7 +170,7 @@ class _Rows:
         )
 
     def generate(self, drafted: Block | None, verdict: Verdict, p: Law, scale: GapScale, plan: Plan) -> _Generated:
-        """The accepted events and the one after them; `valid` leaves out what comes past max_events."""
+        """The accepted events and the one after them; `valid` leaves out what follows an event past the horizon or max_events."""
         y, types = verdict.y[..., None], verdict.k[..., None]
         place = torch.arange(1 if drafted is None else drafted.y.shape[-1] + 1)
         if drafted is not None:
@@ -181,6 +181,9 @@ class _Rows:
         if plan.max_events is not None:
             valid = valid & (self.count[..., None] + place < plan.max_events)
         leads = (self.clock[..., None] + scale.to_gap(y).cumsum(-1)).clamp(min=0.0)
+        if plan.horizon is not None:
+            before = torch.cat((self.clock[..., None], leads[..., :-1]), -1)
+            valid = valid & (before <= plan.horizon)
         return _Generated(self.path, y, types, leads, p.log_permitted(y), valid)
 
     def after(self, events: _Generated, verdict: Verdict, limits: Tensor, plan: Plan) -> _Rows:
