@@ -68,18 +68,30 @@ class RawAgent(ABC):
 
     `on_error` decides about an exception that no operator foresaw: the record becomes a dead letter, or the worker stops.
     Outputs that can't be delivered always stop it; the events are read again when it comes back.
+
+    Where a rebalance or the worker's end begins, what is in flight has `patience` seconds to be done with; what is not is
+    dropped, unacknowledged, and read again by whoever gets its partition.
     """
 
     def __init__(
-        self, app: faust.App, table: ChangelogTable, topics: Mapping[Channel, TopicT], *, limit: int, on_error: OnError
+        self,
+        app: faust.App,
+        table: ChangelogTable,
+        topics: Mapping[Channel, TopicT],
+        *,
+        limit: int,
+        on_error: OnError,
+        patience: float,
     ) -> None:
         self.app = app
         self.table = table
         self.topics = topics
         self.on_error = on_error
+        self.patience = patience
         self.outbox = Outbox(self._send, limit=limit)
         self._first: dict[TP, int] = {}
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
+        app.on_before_shutdown.connect(self._on_before_shutdown)
 
     @abstractmethod
     def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output] | None:
@@ -92,8 +104,19 @@ class RawAgent(ABC):
     def drop(self) -> int:
         """Forget all in flight, since a rebalance begins: every partition is read again from its committed offset."""
         self.table.take_writes()
+        # Faust would wait for their acknowledgement.
+        unacked = self.app.consumer.unacked
+        unacked.difference_update([message for message in unacked if message.tp in self._first])
         self._first.clear()
         return self.outbox.drop()
+
+    async def settle(self) -> None:
+        """Let what is in flight be done with, for as long as patience lasts; drop the rest."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.outbox.empty(), self.patience)
+        dropped = self.drop()
+        if dropped:
+            log.info("%d records were in flight for more than %g s: they will be read again", dropped, self.patience)
 
     async def run(self, stream: StreamT[Any]) -> None:
         """The agent's function."""
@@ -181,6 +204,10 @@ class RawAgent(ABC):
     async def _on_partitions_revoked(self, app: Any, /, *revoked: Any, signal: BaseSignalT[Any], **more: Any) -> None:
         self.drop()
 
+    async def _on_before_shutdown(self, app: Any, /, *more: Any, signal: BaseSignalT[Any], **named: Any) -> None:
+        # The consumer stops after this, and commits what is acknowledged by then.
+        await self.settle()
+
 
 class ForecastAgent(RawAgent):
     """The agent on the events topic: what it asks of the engine, the sampler thread answers."""
@@ -196,8 +223,9 @@ class ForecastAgent(RawAgent):
         max_wait: float = 0.005,
         max_in_flight: int = 256,
         on_error: OnError = "dead_letter",
+        patience: float = 2.0,
     ) -> None:
-        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error)
+        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error, patience=patience)
         self.forecasting = forecasting
         self.counters: Counters = forecasting.counters
         self.sampler: Sampler[tuple[Parcel, Question]] = Sampler(
@@ -255,8 +283,9 @@ class AlertAgent(RawAgent):
         *,
         max_in_flight: int = 256,
         on_error: OnError = "dead_letter",
+        patience: float = 2.0,
     ) -> None:
-        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error)
+        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error, patience=patience)
         self.alerts = alerts
 
     def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output]:

@@ -64,6 +64,12 @@ class Outbox:
             self._freed.clear()
             await self._freed.wait()
 
+    async def empty(self) -> None:
+        """Wait until nothing is in flight."""
+        while self._count:
+            self._freed.clear()
+            await self._freed.wait()
+
     def put(self, parcel: Parcel) -> None:
         """Take in a record, after all others of its partition."""
         self._parcels.setdefault(parcel.partition, deque()).append(parcel)

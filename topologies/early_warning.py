@@ -76,6 +76,8 @@ def _app(settings: Settings) -> faust.App:
         # embedded broker's end offsets are too low.
         recovery_consistency_check=settings.histories.store != "memory",
         web_enabled=False,
+        # The agents settle what is in flight, in bounded time; Faust would wait for it however long it takes.
+        stream_wait_empty=False,
         consumer_auto_offset_reset=worker.offset_reset,
         broker_session_timeout=worker.session_timeout,
         broker_rebalance_timeout=worker.rebalance_timeout,

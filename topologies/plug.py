@@ -24,6 +24,7 @@ from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, layout_of
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.records import Channel
+from stream_tpp.topologies.transport import settle_at_rebalance
 from stream_tpp.warning.rule import Rule
 
 
@@ -112,12 +113,14 @@ def plug(
     )
     events_topic = topics.raw(events)
     app.agent(events_topic, name="stream-tpp-forecast")(forecast_agent.run)
+    settle_at_rebalance(app, forecast_agent.settle)
     alert_agent = None
     if rules:
         states = _table(app, "alert-states", topics.partitions)
         alerts = Alerts(states, rules, counters)
         alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error)
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
+        settle_at_rebalance(app, alert_agent.settle)
     return Plugged(
         events=events_topic,
         histories=histories,

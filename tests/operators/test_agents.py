@@ -26,7 +26,8 @@ class App:
     def __init__(self) -> None:
         self.monitor = SimpleNamespace(tp_committed_offsets={})
         self.sensors = SimpleNamespace(on_message_out=lambda *_: None)
-        self.on_partitions_revoked = SimpleNamespace(connect=lambda handler: None)
+        self.on_partitions_revoked = self.on_before_shutdown = SimpleNamespace(connect=lambda handler: None)
+        self.consumer = SimpleNamespace(unacked=set())
         self.acked: list[int] = []
         self.commits = 0
         self.crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
