@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse, stats
@@ -50,7 +51,7 @@ class Comparison:
     events: tuple[int, int]
     paths: tuple[int, int]
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, Any]:
         """The keys of `stream-tpp evaluate fidelity --json`."""
         return {
             "passed": self.passed,
