@@ -28,7 +28,7 @@ def command() -> None:
 @command.command(epilog="Example: stream-tpp bench sampler events.csv --model models/mine --draft-length 4 --json")
 @log_argument(default="flights")
 @click.option("--model", type=click.Path(path_type=Path), default=FLIGHTS, show_default="the flights model", help="Its folder.")
-@click.option("--draft-length", "draft_lengths", type=click.IntRange(1), multiple=True, default=(4, 8), help="May be repeated.")
+@click.option("--draft-length", "draft_lengths", type=click.IntRange(1), multiple=True, default=(4,), help="May be repeated.")
 @click.option("--mode", type=click.Choice(_MODES), default="joint", help="How drafted events are verified.")
 @click.option("--events", type=click.IntRange(1), default=100, help="Events of each path.")
 @click.option("--repeats", type=click.IntRange(1), default=5, help="Both samplers run in turn so many times; medians count.")
