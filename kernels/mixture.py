@@ -1,5 +1,7 @@
 """Mixtures of normals in y, the standardised log gap (so log-normal mixtures of the gap itself), in float64.
 
+On CUDA the kernels of `stream_tpp.kernels.triton.mixture` do the work; what is written here is what they must equal.
+
 Shapes: y [...]; log_weights (normalised), locs, log_scales [..., M]; uniform numbers u [..., 2].
 Source: Shchur et al. 2020 (arXiv 1909.12127), equation 2; TPP-SD (arXiv 2507.09252), section 4.1.
 """
@@ -9,23 +11,28 @@ import math
 import torch
 from torch import Tensor
 
+from stream_tpp.kernels.dispatch import triton_on_cuda
+
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _BELOW_ONE = 1.0 - 2.0**-52
 _LOWEST_LOG = -700.0  # exp(-700) is still a normal float64
 
 
+@triton_on_cuda("mixture")
 def log_density(y: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> Tensor:
     """Log density of y, [...]."""
     z = (y[..., None] - locs) * torch.exp(-log_scales)
     return torch.logsumexp(log_weights - log_scales - 0.5 * z * z, -1) - _HALF_LOG_2PI
 
 
+@triton_on_cuda("mixture")
 def log_survival(y: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> Tensor:
     """Log of the chance of a value above y, [...]; y may be -inf."""
     z = (y[..., None] - locs) * torch.exp(-log_scales)
     return torch.logsumexp(log_weights + torch.special.log_ndtr(-z), -1)
 
 
+@triton_on_cuda("mixture")
 def sample(u: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> Tensor:
     """One draw of y per place, [...]: the component from u[..., 0], the value in it from u[..., 1]."""
     component = categorical(u[..., 0], log_weights)
@@ -33,6 +40,7 @@ def sample(u: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> 
     return _pick(locs, component) + torch.exp(_pick(log_scales, component)) * z
 
 
+@triton_on_cuda("mixture")
 def sample_above(y_low: Tensor, u: Tensor, log_weights: Tensor, locs: Tensor, log_scales: Tensor) -> Tensor:
     """One draw of y given y > y_low ([...], -inf where nothing is known), however small the chance of that was."""
     z_low = (y_low[..., None] - locs) * torch.exp(-log_scales)
