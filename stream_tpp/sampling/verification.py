@@ -16,9 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stream_tpp.kernels.dispatch import triton_is_installed
 from stream_tpp.kernels.mixture import categorical
-from stream_tpp.model.law import Law
-from stream_tpp.sampling.residual import EVENT, GAP, GAP_GIVEN_TYPE, Draws, Part, residual, type_residual
+from stream_tpp.model.law import Law, MixtureLaw
+from stream_tpp.sampling.residual import EVENT, GAP, GAP_GIVEN_TYPE, Draws, Part, require_finite, residual, type_residual
 
 
 class Verdict(NamedTuple):
@@ -34,6 +35,8 @@ Verify = Callable[[Law, Law, Tensor, Tensor, Tensor, Draws], Verdict]
 
 def joint(p: Law, q: Law, y: Tensor, k: Tensor, limits: Tensor, draws: Draws) -> Verdict:
     """Gap and type stand or fall as one event; the residual is (p - q)+ over events."""
+    if y.is_cuda and isinstance(p, MixtureLaw) and isinstance(q, MixtureLaw) and triton_is_installed():
+        return _joint_in_one_kernel(p, q, y, k, limits, draws)
     n = y.shape[1]
     stands = draws.accept(n) < p.first(n).log_prob(y, k) - q.log_prob(y, k)
     verdict = bonus(p, accepted_prefix(stands, limits), draws)
@@ -119,6 +122,17 @@ def block(p: Law, q: Law, y: Tensor, k: Tensor, limits: Tensor, draws: Draws) ->
 
 
 MODES: dict[str, Verify] = {"joint": joint, "sequential": sequential, "hierarchical": hierarchical, "block": block}
+
+
+def _joint_in_one_kernel(p: MixtureLaw, q: MixtureLaw, y: Tensor, k: Tensor, limits: Tensor, draws: Draws) -> Verdict:
+    from stream_tpp.kernels.triton import verification as kernel
+
+    p_tensors, q_tensors = (
+        kernel.Mixtures(law.log_weights, law.locs, law.log_scales, law.log_types, law.y_elapsed, law.log_tail) for law in (p, q)
+    )
+    verdict = Verdict(*kernel.joint(p_tensors, q_tensors, y, k, limits, draws.keys, draws.round))
+    require_finite(verdict.y)
+    return verdict
 
 
 def bonus(p: Law, accepted: Tensor, draws: Draws) -> Verdict:
