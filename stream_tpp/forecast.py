@@ -133,6 +133,7 @@ class Forecaster:
             window=self.window,
             seeds=[request.seed + salt * _RULE_SEED for request in requests],
             now=[request.now for request in requests],
+            device=self.model.device,
         )
         self.stats.add(futures.stats)
         return futures

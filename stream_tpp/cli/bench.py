@@ -79,7 +79,7 @@ def sampler(
                     "eager_autoregressive_events_per_s": speed.autoregressive_events_per_s,
                     "speedup_over_eager": speed.speedup,
                     "backend": "eager",
-                    "device": "cpu",
+                    "device": loaded.device.type,
                 }
             )
             done(len(rows))

@@ -97,6 +97,7 @@ def _sample(model: Model, batch: dict[str, History], plan: Plan, seed: int, now:
         window=model.window,
         seeds=[_seed(seed, entity) for entity in batch],
         now=[now] * len(batch),
+        device=model.device,
     )
 
 

@@ -50,6 +50,10 @@ class Histories:
     block: Block
     lengths: Tensor
 
+    def to(self, device: torch.device) -> Histories:
+        """The same on another device."""
+        return Histories(self.block.map(lambda t: t.to(device)), self.lengths.to(device))
+
     @property
     def last(self) -> Block:
         """The last event of each history (BOS where there is none), [B, 1]."""

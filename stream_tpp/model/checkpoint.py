@@ -11,6 +11,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import nn
 
 from stream_tpp.errors import StreamTppError
@@ -46,7 +47,10 @@ def save(model: Model, folder: str | Path) -> None:
 
 
 def load(folder: str | Path) -> Model:
-    """Read a model, in evaluation mode. Raises StreamTppError where it is missing, damaged or of another format."""
+    """Read a model, in evaluation mode, on the GPU where there is one.
+
+    Raises StreamTppError where it is missing, damaged or of another format.
+    """
     folder = Path(folder)
     document = _description(folder)
     blobs = {name: _verified(folder, name, document["sha256"][name]) for name in _TENSORS}
@@ -59,7 +63,7 @@ def load(folder: str | Path) -> Model:
     except (KeyError, TypeError, AssertionError, RuntimeError, safetensors.SafetensorError) as error:
         raise StreamTppError(f"The model in {folder} does not fit its own description: fit or copy it again.") from error
     model.facts, model.version = document.get("facts", {}), document["version"]
-    return model
+    return model.to("cuda") if torch.cuda.is_available() else model
 
 
 def _description(folder: Path) -> dict[str, Any]:

@@ -92,6 +92,9 @@ class Law(Protocol):
     def first(self, n: int) -> Self:
         """The first n places of each row: leading shape [..., m] -> [..., n]."""
 
+    def to(self, device: torch.device) -> Self:
+        """The same on another device."""
+
     def expand_tries(self, n: int) -> Self:
         """Each place n times over, without a copy: leading shape [R] -> [R, n]."""
 
@@ -189,6 +192,9 @@ class MixtureLaw:
 
     def first(self, n: int) -> Self:
         return self._map(lambda t: t[..., :n, :], lambda t: t[..., :n])
+
+    def to(self, device: torch.device) -> Self:
+        return self._map(lambda t: t.to(device), lambda t: t.to(device))
 
     def expand_tries(self, n: int) -> Self:
         return self._map(

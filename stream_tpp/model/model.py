@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -45,6 +45,17 @@ class Model:
         target = Target(config.target).eval()
         return cls(config, types, scale, window, target, build_draft(config, target, scale).eval())
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.target.parameters()).device
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the weights."""
+        self.target.to(device)
+        self.draft.to(device)
+        return self
+
     def sample(
         self,
         histories: Sequence[History],
@@ -74,11 +85,12 @@ class Model:
             window=self.window,
             seeds=[seed + place * _NEXT_SEED for place in range(len(histories))],
             now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
+            device=self.device,
         )
 
     @torch.inference_mode()
     def law(self, histories: Sequence[History]) -> MixtureLaw:
         """The law [B] of the event that follows each history (in y, see `scale`), at the time of its last event."""
-        packed = pack(histories, self.scale, len(self.types), self.window)
+        packed = pack(histories, self.scale, len(self.types), self.window).to(self.device)
         law: MixtureLaw = self.target(packed.block)[0]
         return law.at(packed.lengths - 1)

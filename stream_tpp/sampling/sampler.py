@@ -27,6 +27,7 @@ from stream_tpp.sampling.residual import Draws, require_finite
 from stream_tpp.sampling.verification import MODES, Verdict, bonus
 
 _DRAFT = 0
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,19 @@ def sample(
     window: int,
     seeds: Sequence[int],
     now: Sequence[float | None],
+    device: torch.device = CPU,
 ) -> Futures:
     """Futures of each history, given that nothing happened between its last event and `now` (None: at the last event).
 
-    `types` and `window` are the model's number of types and longest history. A path is a function of (history, now, plan,
+    `types` and `window` are the model's number of types and longest history, `device` is where target and draft are; what
+    comes back is on the CPU. A path is a function of (history, now, plan,
     seed, path number): what shares the batch does not change it.
 
     Raises StreamTppError where `now` is before a history's last event, SamplingError where the model gives no law.
     """
-    packed = pack([_observed(h, t) for h, t in zip(histories, now, strict=True)], scale, types, window, multiple=16)
+    permitted = None if plan.permitted is None else plan.permitted.to(device)
+    observed = [_observed(h, t) for h, t in zip(histories, now, strict=True)]
+    packed = pack(observed, scale, types, window, multiple=16).to(device)
     elapsed = _elapsed(packed.last.times[:, 0], now)
     cache, hidden = target.prefill(packed, plan.paths)
     draft_state = draft.begin(packed, hidden)
@@ -99,13 +104,16 @@ def sample(
     rounds: list[_Generated] = []
     stats = Stats()
     while True:
-        rollout = _propose(draft, draft_state, rows, plan, len(rounds), scale, y_elapsed)
+        rollout = _propose(draft, draft_state, rows, plan, len(rounds), scale, y_elapsed, permitted)
         drafted = rollout.block if rollout else None
         p, hidden = target.extend(cache, rows.pending.followed_by(drafted) if drafted else rows.pending)
-        p = _given(p, y_elapsed, plan.permitted)
+        p = _given(p, y_elapsed, permitted)
         if not rounds:
             next_event = (
-                p.reshape(-1, p.shape[-1]).rows(torch.arange(len(histories)) * plan.paths).first(1).reshape(len(histories))
+                p.reshape(-1, p.shape[-1])
+                .rows(torch.arange(len(histories), device=device) * plan.paths)
+                .first(1)
+                .reshape(len(histories))
             )
         limits = torch.where(rows.since >= plan.reanchor_after, 0, plan.draft_length)
         verdict = _verify(p, rollout, limits, Draws(rows.keys.reshape(-1), len(rounds)), plan.mode)
@@ -156,23 +164,23 @@ class _Rows:
 
     @classmethod
     def begin(cls, packed: Histories, elapsed: Tensor, seeds: Sequence[int], plan: Plan) -> _Rows:
-        shape = len(elapsed), plan.paths
+        shape, device = (len(elapsed), plan.paths), elapsed.device
         last = packed.last
         return cls(
             pending=last.map(lambda t: t[:, None].expand(*shape, 1)),
-            keys=row_keys(seeds, plan.first_path, plan.paths),
-            path=torch.arange(plan.paths).expand(shape),
+            keys=row_keys(seeds, plan.first_path, plan.paths, device),
+            path=torch.arange(plan.paths, device=device).expand(shape),
             clock=(-elapsed)[:, None].expand(shape),
-            count=torch.zeros(shape, dtype=torch.int64),
-            since=torch.zeros(shape, dtype=torch.int64),
-            running=torch.ones(shape, dtype=torch.bool),
+            count=torch.zeros(shape, dtype=torch.int64, device=device),
+            since=torch.zeros(shape, dtype=torch.int64, device=device),
+            running=torch.ones(shape, dtype=torch.bool, device=device),
             base=last.times[:, 0] + elapsed,
         )
 
     def generate(self, drafted: Block | None, verdict: Verdict, p: Law, scale: GapScale, plan: Plan) -> _Generated:
         """The accepted events and the one after them; `valid` leaves out what follows an event past the horizon or max_events."""
         y, types = verdict.y[..., None], verdict.k[..., None]
-        place = torch.arange(1 if drafted is None else drafted.y.shape[-1] + 1)
+        place = torch.arange(1 if drafted is None else drafted.y.shape[-1] + 1, device=y.device)
         if drafted is not None:
             stands = place[:-1] < verdict.accepted[..., None]
             y = torch.cat((torch.where(stands, drafted.y, y), y), -1)
@@ -227,7 +235,7 @@ def _observed(history: History, now: float | None) -> History:
 
 def _elapsed(last: Tensor, now: Sequence[float | None]) -> Tensor:
     """Quiet seconds between the last events [B] and now, float64 [B]."""
-    at = torch.tensor([float("nan") if t is None else t for t in now], dtype=torch.float64)
+    at = torch.tensor([float("nan") if t is None else t for t in now], dtype=torch.float64, device=last.device)
     at = torch.where(torch.isnan(at), last, at)
     early = (at < last).nonzero()
     if len(early):
@@ -240,13 +248,20 @@ def _elapsed(last: Tensor, now: Sequence[float | None]) -> Tensor:
 
 
 def _propose(
-    draft: Draft, state: Any, rows: _Rows, plan: Plan, number: int, scale: GapScale, y_elapsed: Tensor | None
+    draft: Draft,
+    state: Any,
+    rows: _Rows,
+    plan: Plan,
+    number: int,
+    scale: GapScale,
+    y_elapsed: Tensor | None,
+    permitted: Tensor | None,
 ) -> Rollout | None:
     if plan.draft_length == 0:
         return None
     u = uniform(rows.keys, number, _DRAFT, 3 * plan.draft_length)
     u = u.reshape(*rows.keys.shape, plan.draft_length, 3)
-    return draft.rollout(state, rows.pending, u, scale, y_elapsed, plan.permitted)
+    return draft.rollout(state, rows.pending, u, scale, y_elapsed, permitted)
 
 
 def _given(p: Law, y_elapsed: Tensor | None, permitted: Tensor | None) -> Law:
@@ -284,7 +299,7 @@ def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, next_event: Law
     batch, width = len(base), rounds[0].valid.shape[-1]
 
     def whole(name: str) -> Tensor:
-        values = torch.zeros(batch, plan.paths, len(rounds) * width, dtype=getattr(rounds[0], name).dtype)
+        values = torch.zeros(batch, plan.paths, len(rounds) * width, dtype=getattr(rounds[0], name).dtype, device=base.device)
         for number, events in enumerate(rounds):
             columns = values[..., number * width : (number + 1) * width]
             columns.scatter_(1, events.path[..., None].expand(-1, -1, width), getattr(events, name))
@@ -296,13 +311,14 @@ def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, next_event: Law
     lengths, (leads, types, log_permitted) = gather_events(
         inside, (leads, torch.inf), (whole("types"), -1), (whole("log_permitted"), 0.0)
     )
+    complete = past_horizon if plan.horizon is not None else torch.ones_like(past_horizon)
     return Futures(
-        times=base[:, None, None] + leads,
-        leads=leads,
-        types=types,
-        lengths=lengths,
-        complete=past_horizon if plan.horizon is not None else torch.ones_like(past_horizon),
-        log_permitted=None if plan.permitted is None else log_permitted,
-        next=next_event,
+        times=(base[:, None, None] + leads).cpu(),
+        leads=leads.cpu(),
+        types=types.cpu(),
+        lengths=lengths.cpu(),
+        complete=complete.cpu(),
+        log_permitted=None if plan.permitted is None else log_permitted.cpu(),
+        next=next_event.to(CPU),
         stats=stats,
     )
