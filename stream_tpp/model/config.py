@@ -44,7 +44,10 @@ class TargetConfig:
 
 @dataclass(frozen=True)
 class DraftConfig:
-    """A draft for some target. `layers`, `heads` and `experts` matter to the kinds of draft that have them."""
+    """A draft for some target. `layers`, `heads` and `experts` matter to the kinds of draft that have them.
+
+    `components` likewise: an anchored draft's mixture has as many as its target's.
+    """
 
     kind: DraftName = "anchored"
     d_model: int = 64

@@ -15,16 +15,21 @@ from torch import Tensor, nn
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.target import Target
 from stream_tpp.sampling.protocols import Rollout
 
 S = TypeVar("S")
 
 
 class Taught(NamedTuple):
-    """A draft's laws along given sequences: `law` [B, A, G], each at a `place` int64 [A, G] of its sequence."""
+    """A draft's laws along given sequences: `law` [B, A, G], each at a `place` int64 [A, G] of its sequence.
+
+    hidden [B, A, G, D]: what it takes the target's hidden states there to be, where it has a view of them.
+    """
 
     law: MixtureLaw
     place: Tensor
+    hidden: Tensor | None = None
 
 
 class NeuralDraft(nn.Module, Generic[S]):
@@ -54,6 +59,9 @@ class NeuralDraft(nn.Module, Generic[S]):
 
         hidden [B, S, D] are the target's states. Only for training: gradients flow to the draft.
         """
+
+    def adopt(self, target: Target) -> None:
+        """Before it is distilled: take over what the target has learned, where the draft has a place for it."""
 
 
 def draw_along(

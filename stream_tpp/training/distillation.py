@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
 
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.law import MixtureLaw
@@ -17,6 +18,7 @@ from stream_tpp.training.optimise import Schedule, optimise
 from stream_tpp.training.overlap import gap_draws, overlap
 
 _JUDGE_SEED = 20_26
+_UNCOVERED, _HIDDEN = 2.0, 3.0
 
 
 def train_draft(
@@ -31,9 +33,10 @@ def train_draft(
 ) -> float:
     """Make the draft cover the target's law, `steps` deep from every anchor; 1 - acceptance on the validation part.
 
-    Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it) plus the
-    uncovered part of the law itself: the first teaches fast from afar, the second is what the sampler pays for. Otherwise it
-    is the negative log likelihood of the events themselves.
+    Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it), plus the
+    uncovered part of the law itself, plus the distance to the target's hidden states for a draft that foresees them: the
+    first teaches fast from afar, the second is what the sampler pays for, the third says more than any number of draws.
+    Otherwise the loss is the negative log likelihood of the events themselves.
     """
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     held_out = list(validation.judged())
@@ -42,7 +45,8 @@ def train_draft(
         pair = _laws(draft, target, batch, steps)
         y = gap_draws(pair.p, 2, generator)
         cross = -(pair.q.log_prob_gap(y).mean(0) + (pair.p.log_types.exp() * pair.q.log_types).sum(-1))
-        return _mean(cross + 1 - overlap(pair.p, pair.q, y), pair.counts)
+        uncovered = 1 - overlap(pair.p, pair.q, y)
+        return _mean(cross + _UNCOVERED * uncovered + _HIDDEN * pair.distance, pair.counts)
 
     def likelihood(batch: Batch) -> Tensor:
         pair = _laws(draft, target, batch, steps)
@@ -55,6 +59,8 @@ def train_draft(
     if not any(True for _ in draft.parameters()):
         return 1 - acceptance(draft, target, held_out, steps)
     target.requires_grad_(False)
+    if distill:
+        draft.adopt(target)
     best = optimise(
         draft,
         epoch=lambda: train.epoch(random),
@@ -83,23 +89,32 @@ def acceptance(draft: NeuralDraft[Any], target: Target, batches: Iterable[Batch]
 
 
 class _Pair(NamedTuple):
-    """Target's and draft's laws at the same `place` [A, G], [B, A, G], and whether a place counts, bool [B, A, G]."""
+    """Target's and draft's laws at the same `place` [A, G], [B, A, G], and whether a place counts, bool [B, A, G].
+
+    distance [B, A, G]: between the target's hidden states and what the draft takes them to be; 0 where it has no view.
+    """
 
     p: MixtureLaw
     q: MixtureLaw
     counts: Tensor
     place: Tensor
+    distance: Tensor
 
 
 def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int) -> _Pair:
     block, lengths = batch.histories.block, batch.histories.lengths
     with torch.no_grad():
         law, hidden = target(block)
-    q, place = draft.taught(block, hidden, steps)
+    q, place, foreseen = draft.taught(block, hidden, steps)
     rows, size = block.y.shape
     index = torch.arange(rows)[:, None, None] * size + place
     p = law.reshape(rows * size).rows(index.reshape(-1)).reshape(*index.shape)
-    return _Pair(p, q, place < lengths[:, None, None], place)
+    counts = place < lengths[:, None, None]
+    if foreseen is None:
+        distance = torch.zeros(counts.shape)
+    else:
+        distance = smooth_l1_loss(foreseen, hidden[:, place], reduction="none").mean(-1)
+    return _Pair(p, q, counts, place, distance)
 
 
 def _mean(values: Tensor, counts: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
+from stream_tpp.model.drafts.anchored import AnchoredDraft
 from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
 
@@ -137,7 +138,7 @@ def test_training_sees_the_laws_that_sampling_draws_from(kind: str) -> None:
     target, draft = models(kind)
     whole = sequences([12, 12], 12)
     _, hidden = target(whole.block)
-    law, place = draft.taught(whole.block, hidden, GAMMA)
+    law, place, _ = draft.taught(whole.block, hidden, GAMMA)
     assert int(place.max()) == 11
     for anchor in (0, 3, place.shape[0] - 1):
         history = Histories(whole.block, torch.full((2,), int(place[anchor, 0]) + 1))
@@ -191,3 +192,12 @@ def test_an_early_exit_keeps_no_weights_of_the_target_and_must_come_before_its_e
     assert all(name.startswith(("norm.", "head.")) for name in draft.state_dict())
     with pytest.raises(StreamTppError, match="fewer"):
         build_draft(ModelConfig(TARGET, DraftConfig("early-exit", layers=2)), Target(TARGET), SCALE)
+
+
+@torch.inference_mode()
+def test_an_anchored_draft_that_foresees_the_target_exactly_has_its_law() -> None:
+    target, draft = models("anchored")
+    assert isinstance(draft, AnchoredDraft)
+    draft.adopt(target)
+    law, hidden = target(sequences([8], 8).block)
+    assert torch.equal(parameters(draft.head.law(draft.head(hidden))), parameters(law))

@@ -1,6 +1,8 @@
 """The anchored draft: a recurrent cell that starts from the target's own hidden state at the last verified event.
 
-It needs no history, no cache and no rollback: whatever was accepted, the target's state there says it all.
+It needs no history, no cache and no rollback: whatever was accepted, the target's state there says it all. What it learns is
+to foresee the target's next hidden states (as EAGLE does for text, Li et al. 2024, arXiv 2401.15077): its head begins as
+the target's own, so that the two laws speak of the same mixture components.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path,
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
+from stream_tpp.model.target import Target
 from stream_tpp.sampling.protocols import Rollout
 
 
@@ -25,7 +28,17 @@ class AnchoredDraft(NeuralDraft[Tensor]):
         self.start = nn.Linear(target.d_model, config.d_model)
         self.event = EventEmbedding(target.types, config.d_model, target.cycles)
         self.cell = nn.GRUCell(config.d_model, config.d_model)
-        self.head = MixtureHead(config.d_model, config.components, target.types)
+        self.outlook = nn.Sequential(
+            nn.LayerNorm(config.d_model),
+            nn.Linear(config.d_model, 2 * config.d_model),
+            nn.GELU(),
+            nn.Linear(2 * config.d_model, target.d_model),
+        )
+        self.skip = nn.Linear(config.d_model, target.d_model)
+        self.head = MixtureHead(target.d_model, target.components, target.types)
+
+    def adopt(self, target: Target) -> None:
+        self.head.load_state_dict(target.head.state_dict())
 
     def begin(self, histories: Histories, hidden: Tensor) -> Tensor:
         return hidden
@@ -62,17 +75,19 @@ class AnchoredDraft(NeuralDraft[Tensor]):
         for step in range(steps):
             state = self.cell(inputs[:, step : step + anchors].flatten(0, 1), state)
             states.append(state.unflatten(0, (batch, anchors)))
-        law = self.head.law(self.head(self.refined(torch.stack(states, 2))))
+        foreseen = self.foreseen(torch.stack(states, 2))
+        law = self.head.law(self.head(foreseen))
         place = torch.arange(anchors, device=hidden.device)[:, None] + torch.arange(steps, device=hidden.device)
-        return Taught(law, place)
+        return Taught(law, place, foreseen)
 
-    def refined(self, state: Tensor) -> Tensor:
-        """What the head sees of the cell's state [..., D]."""
-        return state
+    def foreseen(self, state: Tensor) -> Tensor:
+        """The target's hidden state [..., D] as the cell's state [..., d] foresees it."""
+        foreseen: Tensor = self.skip(state) + self.outlook(state)
+        return foreseen
 
     def _enter(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (torch.tanh(self.start(state[0])),)
 
     def _step(self, event: Block, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         after = self.cell(self.event(event).flatten(0, 1), state[0].flatten(0, 1)).unflatten(0, event.types.shape)
-        return self.head(self.refined(after)), (after,)
+        return self.head(self.foreseen(after)), (after,)

@@ -18,9 +18,8 @@ class MoEDraft(AnchoredDraft):
         super().__init__(config, target)
         self.experts = Experts(config.d_model, config.experts)
 
-    def refined(self, state: Tensor) -> Tensor:
-        refined: Tensor = self.experts(state)
-        return refined
+    def foreseen(self, state: Tensor) -> Tensor:
+        return super().foreseen(self.experts(state))
 
 
 class Experts(nn.Module):
