@@ -91,7 +91,7 @@ def fan(plotted: Fan, types: Mapping[str, int]) -> str:
         _raster(above, plotted, types)
         _counts(below, plotted)
         name, unit = unit_of(plotted.horizon)
-        below.set_xlim(0, plotted.horizon / unit)
+        below.set_xlim(-0.01 * plotted.horizon / unit, 1.01 * plotted.horizon / unit)
         below.set_xlabel(f"{name} after the forecast")
         return svg(figure)
 
@@ -200,7 +200,7 @@ def svg(figure: Figure) -> str:
 def _marks(number: int, size: float) -> dict[str, Any]:
     """The look of events of a type: a shape of its own beside its colour, for those who don't see the colour."""
     number %= len(TYPE_COLOURS)
-    return {"ls": "", "marker": MARKERS[number], "ms": size, "color": TYPE_COLOURS[number], "mew": 0, "clip_on": False}
+    return {"ls": "", "marker": MARKERS[number], "ms": size, "color": TYPE_COLOURS[number], "mew": 0}
 
 
 def _date(time: float) -> float:
