@@ -122,7 +122,7 @@ class Ledger:
 
     def audit(self) -> Audit:
         """The account of what was taken so far."""
-        lost, contradictory, faults = 0, self._contradictory, list(self._faults)
+        lost, contradictory, faults = 0, self._contradictory, []
         for fault in self._missing():
             lost += 1
             faults.append(f"lost: {fault}")
@@ -145,7 +145,8 @@ class Ledger:
             alerts_cleared=states["cleared"],
             reasons=dict(self.reasons),
             latencies=sorted(self._latencies()),
-            faults=faults[:MOST_FAULTS],
+            # The grave ones first: of those that come again there may be many.
+            faults=[*faults, *sorted(self._faults)][:MOST_FAULTS],
         )
 
     def _event(self, entry: Entry) -> None:
