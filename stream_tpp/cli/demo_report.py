@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_tpp.cli.demo_flights import FORECAST_HORIZON, QUESTION, RULE, Flights
+from stream_tpp.cli.demo_flights import DAY, FORECAST_HORIZON, QUESTION, RULE, Flights
 from stream_tpp.cli.demo_run import EMBEDDED, LOAD, Run
 from stream_tpp.evaluation.outcomes import Alert, Outcomes, Scored, judge
 from stream_tpp.evaluation.plots import Fan, Track
@@ -26,6 +26,7 @@ from stream_tpp.topologies.ledger import Audit, Entry, latency
 TYPES = ("on_time", "late", "very_late", "cancelled")
 TRACKS = 4
 MOST_FUTURES = 24
+FAN_FROM = DAY / 2
 
 
 @dataclass
@@ -80,9 +81,9 @@ class Result:
         """All that was published is on the topics, and accounted for."""
         return self.account.sound and self.account.events_in >= self.run.published
 
-    def latency_ms(self, quantile: float) -> float:
-        """Of the replayed part: in the warm-up all events wait at once."""
-        return 1000 * latency(self.account, quantile, self.run.judged_from)
+    def latency(self, quantile: float) -> float:
+        """Seconds, of the judged days: in the warm-up all events wait at once."""
+        return latency(self.account, quantile, self.run.judged_from)
 
 
 def said_in(entries: Iterable[Entry]) -> Said:
@@ -132,7 +133,7 @@ def document(result: Result, report: str) -> dict[str, Any]:
         "median_lead_s": outcomes.median_lead,
         "acceptance": result.acceptance,
         "events_per_target_pass": result.events_per_target_pass,
-        "latency_ms": {"p50": result.latency_ms(0.5), "p99": result.latency_ms(0.99)},
+        "latency_ms": {"p50": 1000 * result.latency(0.5), "p99": 1000 * result.latency(0.99)},
         "events_per_s": result.run.capacity,
         "dead_letter_reasons": dict(account.reasons),
         "model": result.said.model,
@@ -170,7 +171,7 @@ def _sentences(result: Result) -> dict[str, str]:
         f"warnings. {_calibrated(outcomes)}",
         "Sampling": f"{percent(result.acceptance)} of the drafted events were accepted: "
         f"{result.events_per_target_pass:.2f} events per target pass.",
-        "Latency": f"{result.latency_ms(0.5):.0f} ms from event to forecast (p50), {result.latency_ms(0.99):.0f} ms (p99), "
+        "Latency": f"{duration(result.latency(0.5))} from event to forecast (p50), {duration(result.latency(0.99))} (p99), "
         f"{_pace(result)}",
         "Replayed": f"{_replayed(result)} {_judged(result)} Through {broker}.",
     }
@@ -281,8 +282,8 @@ def _speed_facts(result: Result) -> list[Fact]:
     return [
         Fact("Acceptance", percent(result.acceptance), "Share of events proposed by a small model that the large one let stand."),
         Fact("Events per target pass", per_pass, "Events that one run of the large model yields; it would be 1 without a draft."),
-        Fact("Latency, median", f"{result.latency_ms(0.5):.0f} ms", "From an event's time stamp in Kafka to its forecast's."),
-        Fact("Latency, 99%", f"{result.latency_ms(0.99):.0f} ms", "All but one in a hundred forecasts came within this."),
+        Fact("Latency, median", duration(result.latency(0.5)), "From an event's time stamp in Kafka to its forecast's."),
+        Fact("Latency, 99%", duration(result.latency(0.99)), "All but one in a hundred forecasts came within this."),
         Fact("Throughput", f"{result.run.capacity:.0f}/s", "Events a second that the worker did when all of them waited."),
     ]
 
@@ -327,26 +328,23 @@ def _tracks(result: Result) -> list[Track]:
 
 
 def _fan(result: Result) -> tuple[Fan | None, str]:
-    """The forecast of the judged days whose horizon saw the most departures, the earliest of those."""
-    flights = result.flights
-    times: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in flights.known:
-        times[event.entity].append(event)
-
-    def came(entity: str, at: float) -> list[Event]:
-        return [event for event in times[entity] if at < event.time <= at + FORECAST_HORIZON]
-
-    candidates = [(entity, at) for entity, at in result.said.forecasts if at >= flights.since]
-    if not candidates:
+    """Of the aircraft with the most departures in the warm-up: its first forecast half a day into the judged days, or later."""
+    flights, forecasts = result.flights, result.said.forecasts
+    departures = Counter(event.entity for event in flights.warm_up)
+    for entity, _ in sorted(departures.items(), key=lambda item: (-item[1], item[0])):
+        times = [at for name, at in forecasts if name == entity and at >= flights.since + FAN_FROM]
+        if times:
+            at = min(times)
+            break
+    else:
         return None, ""
-    entity, at = min(candidates, key=lambda each: (-len(came(*each)), each[1], each[0]))
-    record = orjson.loads(result.said.forecasts[entity, at])
     futures = [
         [Event(entity, time, type) for time, type in zip(future["times"], future["types"], strict=True)]
-        for future in record["futures"][:MOST_FUTURES]
+        for future in orjson.loads(forecasts[entity, at])["futures"][:MOST_FUTURES]
     ]
-    chosen = "Of all forecasts, this is the one after which the most departures came; whether they were foreseen played no part."
-    return Fan(entity, at, FORECAST_HORIZON, futures, came(entity, at)), chosen
+    came = [event for event in flights.known if event.entity == entity and at < event.time <= at + FORECAST_HORIZON]
+    chosen = "The aircraft with the most departures in the warm-up, chosen without a look at what came."
+    return Fan(entity, at, FORECAST_HORIZON, futures, came), chosen
 
 
 def _day(time: float) -> str:

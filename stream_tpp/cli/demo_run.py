@@ -37,7 +37,7 @@ PUBLISHED = 24
 
 # The busiest hours of the replay come at this share of the rate that the worker reached on the warm-up. A machine on which
 # that takes longer than REPLAY_WITHIN seconds replays fewer days.
-LOAD = 0.85
+LOAD = 0.7
 REPLAY_WITHIN = 150.0
 MAX_BATCH = 32
 # Eight at once cost half as much each as two do; worth waiting for.

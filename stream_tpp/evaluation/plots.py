@@ -6,17 +6,19 @@ Each function draws one figure. What a mark means is for the page to say; the fi
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
 
 from stream_tpp.evaluation.outcomes import Alert, Outcomes
 from stream_tpp.event import Event
@@ -66,6 +68,7 @@ def risk_over_time(tracks: Sequence[Track], threshold: float, types: Mapping[str
         top = max((max(track.scores, default=0.0) for track in tracks), default=0.0)
         rows[0].set_ylim(-0.34 * max(top, threshold), 1.12 * max(top, threshold))
         rows[0].yaxis.set_major_locator(MaxNLocator(3, prune="lower"))
+        _days(rows[0])
         return svg(figure)
 
 
@@ -81,6 +84,14 @@ def _risk(axes: Axes, track: Track, threshold: float, types: Mapping[str, int], 
     axes.xaxis_date()
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_title(track.entity, loc="left", color=INK, fontweight="bold", pad=3)
+
+
+def _days(axes: Axes) -> None:
+    """Ticks at midnights, evenly spaced also across the end of a month; shorter times keep matplotlib's own."""
+    low, high = axes.get_xlim()
+    if high - low >= 4:
+        axes.xaxis.set_major_locator(MultipleLocator(math.ceil((high - low) / 9)))
+        axes.xaxis.set_major_formatter(lambda day, _: f"{datetime.fromtimestamp(86400 * day, UTC):%d %b}")
 
 
 def fan(plotted: Fan, types: Mapping[str, int]) -> str:
@@ -143,9 +154,9 @@ def calibration(outcomes: Outcomes) -> str:
         lows, highs = np.array([interval(each.rate, each.count) for each in outcomes.bins]).reshape(-1, 2).T
         top = float(max([*scores, *highs, 0.01])) * 1.08
         axes.plot([0, top], [0, top], color=MUTED, lw=0.9)
-        axes.text(top * 0.97, top * 0.955, "as often as said", color=MUTED, ha="right", va="bottom", rotation=0)
+        _note(axes, (0.93 * top, 0.93 * top), (-6, 2), "as often as said", MUTED)
         axes.axhline(outcomes.base_rate, color=INK, lw=0.9, ls=(0, (4, 3)))
-        axes.text(top, outcomes.base_rate, f"base rate {outcomes.base_rate:.1%}", color=INK, ha="right", va="bottom")
+        _note(axes, (top, outcomes.base_rate), (0, 3), f"base rate {outcomes.base_rate:.1%}", INK)
         axes.vlines(scores, lows, highs, color=RISK, lw=1.2)
         axes.plot(scores, rates, "o", color=RISK, ms=5)
         for score, high, each in zip(scores, highs, outcomes.bins, strict=True):
@@ -154,9 +165,14 @@ def calibration(outcomes: Outcomes) -> str:
             )
         axes.set(xlim=(0, top), ylim=(0, top), xlabel="score: the chance that was given", ylabel="share that came true")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+            axis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
         axes.grid()
         return svg(figure)
+
+
+def _note(axes: Axes, at: tuple[float, float], shifted: tuple[float, float], text: str, colour: str) -> None:
+    axes.annotate(text, at, shifted, textcoords="offset points", ha="right", va="bottom", color=colour)
 
 
 def mark(number: int) -> str:

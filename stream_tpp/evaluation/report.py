@@ -90,7 +90,8 @@ def render(report: Report) -> str:
 
 
 def percent(share: float, decimals: int = 0) -> str:
-    return "none" if math.isnan(share) else f"{share:.{decimals}%}"
+    """A share in percent, with at most so many decimals."""
+    return "none" if math.isnan(share) else f"{round(100 * share, decimals):g}%"
 
 
 def duration(seconds: float | None) -> str:
@@ -99,7 +100,7 @@ def duration(seconds: float | None) -> str:
         return "none"
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}" if seconds < 10 * size and unit != "s" else f"{seconds / size:.0f} {unit}"
+            return f"{seconds / size:.1f} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
     return f"{1000 * seconds:.0f} ms"
 
 

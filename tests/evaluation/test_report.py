@@ -10,7 +10,7 @@ import pytest
 
 from stream_tpp.evaluation.outcomes import Alert, Scored, judge
 from stream_tpp.evaluation.plots import MARKERS, Fan, Track, interval, unit_of
-from stream_tpp.evaluation.report import Fact, Group, Report, duration, render, write
+from stream_tpp.evaluation.report import Fact, Group, Report, duration, percent, render, write
 from stream_tpp.event import Event
 from stream_tpp.warning.rule import Rule
 
@@ -144,6 +144,7 @@ def test_the_interval_of_a_share_holds_it_and_stays_within_nought_and_one() -> N
     [
         (float("nan"), "none"),
         (0.25, "250 ms"),
+        (3.64, "3.6 s"),
         (45.0, "45 s"),
         (600.0, "10 min"),
         (5400.0, "90 min"),
@@ -153,6 +154,10 @@ def test_the_interval_of_a_share_holds_it_and_stays_within_nought_and_one() -> N
 )
 def test_a_duration_is_told_in_the_unit_that_suits_it(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_share_has_no_more_decimals_than_it_needs() -> None:
+    assert [percent(0.2), percent(0.1, 1), percent(0.041, 1), percent(float("nan"))] == ["20%", "10%", "4.1%", "none"]
 
 
 def test_the_unit_of_an_axis_goes_into_its_length_at_least_four_times() -> None:
