@@ -13,7 +13,10 @@ from stream_tpp.kernels.random import uniform
 from stream_tpp.kernels.triton import mixture
 
 TINY = 2.0**-53
-CLOSE = {"rtol": 1e-13, "atol": 1e-13}
+
+
+def close(there: Tensor, expected: Tensor, tolerance: float = 1e-13) -> None:
+    torch.testing.assert_close(there, expected, rtol=tolerance, atol=tolerance)
 
 
 def parameters(places: int, components: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,25 +38,25 @@ def spread(places: int, widest: float) -> Tensor:
     return torch.cat([-sizes, sizes, ends])
 
 
-@pytest.mark.parametrize("components", [1, 2, 5, 16, 64])
+@pytest.mark.parametrize("components", [1, 5, 64])
 @pytest.mark.parametrize("operation", ["log_density", "log_survival"])
 def test_log_density_and_log_survival_are_the_references(interpreted: Any, operation: str, components: int) -> None:
     given = parameters(81, components)
     for widest in (3.0, 1e6):
         y = spread(81, widest)
         there = interpreted(getattr(mixture, operation), y, *given)
-        torch.testing.assert_close(there, getattr(reference, operation)(y, *given), **CLOSE)
+        close(there, getattr(reference, operation)(y, *given))
 
 
-@pytest.mark.parametrize(("components", "places"), [(1, 300), (5, 100), (64, 9)])
+@pytest.mark.parametrize(("components", "places"), [(1, 300), (5, 40), (64, 5)])
 def test_draws_are_the_references(interpreted: Any, components: int, places: int) -> None:
     given = parameters(places, components)
     u = uniform(torch.arange(places), 0, 0, 2)
-    torch.testing.assert_close(interpreted(mixture.sample, u, *given), reference.sample(u, *given), **CLOSE)
+    close(interpreted(mixture.sample, u, *given), reference.sample(u, *given))
     for y_low in (-torch.inf, -3.0, 0.4, 60.0, 1e5):
         low = torch.full((places,), y_low, dtype=torch.float64)
         there = interpreted(mixture.sample_above, low, u, *given)
-        torch.testing.assert_close(there, reference.sample_above(low, u, *given), rtol=1e-12, atol=1e-12)
+        close(there, reference.sample_above(low, u, *given), 1e-12)
         assert bool((there >= low).all())
 
 
@@ -86,11 +89,11 @@ def test_the_ends_of_the_uniform_numbers_give_finite_draws(interpreted: Any) -> 
     ends = torch.tensor([TINY, 1 - TINY], dtype=torch.float64)
     u = torch.cartesian_prod(ends, ends)
     given = parameters(4, 5)
-    torch.testing.assert_close(interpreted(mixture.sample, u, *given), reference.sample(u, *given), **CLOSE)
+    close(interpreted(mixture.sample, u, *given), reference.sample(u, *given))
     for y_low in (-torch.inf, 0.0, 60.0):
         low = torch.full((4,), y_low, dtype=torch.float64)
         there = interpreted(mixture.sample_above, low, u, *given)
-        torch.testing.assert_close(there, reference.sample_above(low, u, *given), rtol=1e-7, atol=1e-7)
+        close(there, reference.sample_above(low, u, *given), 1e-7)
 
 
 def test_a_component_of_weight_zero_is_never_drawn(interpreted: Any) -> None:
@@ -118,6 +121,6 @@ def test_shapes_are_broadcast_as_by_the_reference(interpreted: Any) -> None:
     log_weights, locs, log_scales = (t.reshape(3, 4, 5) for t in parameters(12, 5))
     y = torch.linspace(-1, 1, 4, dtype=torch.float64)
     expanded = log_weights[:, :1].expand(3, 4, 5), locs, log_scales
-    torch.testing.assert_close(interpreted(mixture.log_density, y, *expanded), reference.log_density(y, *expanded), **CLOSE)
+    close(interpreted(mixture.log_density, y, *expanded), reference.log_density(y, *expanded))
     u = uniform(torch.arange(12).reshape(3, 4), 0, 0, 3)[..., :2]
-    torch.testing.assert_close(interpreted(mixture.sample, u, *expanded), reference.sample(u, *expanded), **CLOSE)
+    close(interpreted(mixture.sample, u, *expanded), reference.sample(u, *expanded))

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-decorators
 """Inside a kernel the uniform numbers are those of the reference, bit for bit."""
 
 from typing import Any

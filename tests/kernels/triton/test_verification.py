@@ -57,18 +57,18 @@ def restricted(both: Laws) -> Laws:
 
 
 CASES: dict[str, Callable[[], Laws]] = {
-    "near": lambda: laws(8, 0.02),
-    "middling": lambda: laws(8, 0.4),
+    "near": lambda: laws(6, 0.02),
+    "middling": lambda: laws(6, 0.4),
     "far": lambda: laws(4, 3.0),
     "no overlap": lambda: laws(4, 200.0),
     "a draft of fewer components": lambda: laws(6, 0.2, (7, 3)),
     "a draft of more components": lambda: laws(4, 0.2, (1, 6)),
     "one type": lambda: laws(4, 0.4, types=1),
     "many types": lambda: laws(2, 0.4, types=70),
-    "quiet until now": lambda: quiet(laws(6, 0.4), 1.0),
-    "quiet for very long": lambda: quiet(laws(4, 0.4), 60.0),
-    "types suppressed": lambda: restricted(laws(6, 0.4)),
-    "both": lambda: quiet(restricted(laws(6, 0.4)), 0.5),
+    "quiet until now": lambda: quiet(laws(5, 0.4), 1.0),
+    "quiet for very long": lambda: quiet(laws(3, 0.4), 60.0),
+    "types suppressed": lambda: restricted(laws(5, 0.4)),
+    "both": lambda: quiet(restricted(laws(4, 0.4)), 0.5),
 }
 
 
