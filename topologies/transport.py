@@ -6,6 +6,11 @@ arrives, so that costs nothing; on the embedded broker it does not, and the wait
 At a rebalance Faust first forgets what was acknowledged and not committed, and then waits for all that is in flight, for
 as long as that takes: a worker that takes longer than the rebalance timeout is thrown out of its group. Here those in
 flight get a while, then what they acknowledged is committed, and the rest is dropped.
+
+Around a rebalance Faust loses records, in two ways; here it does not. While it recovers tables its consumer reads, and
+partitions of the sources are let go on before they are sought: what is read between lies beyond the committed offset, the
+offsets left out are taken for a gap that compaction made, and committed over. And a record that an agent's stream passes
+over, since the flow was suspended as it came, is acknowledged.
 """
 
 from __future__ import annotations
@@ -16,11 +21,15 @@ from typing import ClassVar
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT
 from faust.types.transports import ConsumerT
+from faust.types.tuples import Message
 from yarl import URL
 
+# Seconds between looks at whether there is a partition to read.
+EMPTY_POLL = 0.05
 
 # Ends what is in flight, soon.
 Settle = Callable[[], Awaitable[None]]
@@ -39,7 +48,14 @@ class Consumer(driver.Consumer):
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
+    def on_init(self) -> None:
+        super().on_init()
+        # Partitions that were assigned, and whose position is not the committed offset for sure.
+        self._unsought: set[TP] = set()
+        self._assignments = 0
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        self._assignments += 1
         transport = self.transport
         if isinstance(transport, Transport) and revoked and not self.app.should_stop:
             # Nothing more reaches the agents; heartbeats go on meanwhile, in the consumer's thread.
@@ -51,6 +67,37 @@ class Consumer(driver.Consumer):
             await self.commit()
             await self.commit()
         await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        self._assignments += 1
+        self._unsought = {tp for tp in assigned if not self._is_changelog_tp(tp)}
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    async def perform_seek(self) -> None:
+        assignments = self._assignments
+        await super().perform_seek()
+        if assignments == self._assignments:
+            self._unsought.clear()
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> RecordMap:
+        assignments = self._assignments
+        if active_partitions is not None:
+            active_partitions = active_partitions - self._unsought
+            if not active_partitions:
+                await asyncio.sleep(EMPTY_POLL)
+                return {}
+        records = await super()._getmany(active_partitions, timeout)
+        if assignments != self._assignments:
+            # Asked for before a rebalance: the sources are read again, from where they are sought.
+            return {tp: batch for tp, batch in records.items() if self._is_changelog_tp(tp)}
+        return records
+
+    def ack(self, message: Message) -> bool:
+        flows = self.app.flow_control.is_active() and message.generation_id == self.app.consumer_generation_id
+        # No agent had it: tracking begins when one gets it.
+        if not message.tracked and not flows:
+            return False
+        return bool(super().ack(message))
 
 
 class Transport(driver.Transport):

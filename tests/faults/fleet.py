@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from stream_tpp.topologies import early_warning
+from stream_tpp.topologies.health import Health
 from stream_tpp.topologies.run import run
 from stream_tpp.topologies.settings import Settings, Web
-from stream_tpp.topologies.web import serve_as_set
+from stream_tpp.topologies.web import serve
 from tests.faults.engine import Double
 
 # A process that has imported all that a worker needs, and of which workers are forked: the import alone takes seconds.
@@ -31,15 +32,18 @@ context.set_forkserver_preload(["tests.faults.fleet"])
 END_WITHIN = 20.0
 WITHIN = 60.0
 
+# How long (seconds) a worker may get nothing done before it says that it is dead; a minute in life.
+STALLED_AFTER = 20.0
+
 
 class Worker:
-    """A worker process; its log is in the file `log`."""
+    """A worker process; its log is in the file `log`, its clock `skew` seconds ahead."""
 
-    def __init__(self, settings: Settings, engine: Double, log: Path) -> None:
+    def __init__(self, settings: Settings, engine: Double, log: Path, skew: float = 0.0) -> None:
         self.log = log
+        self.replaced = False
         self.settings = dataclasses.replace(settings, web=Web(port=_free_port()))
-        self.started_at = time.time()
-        self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log), daemon=True)
+        self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log, skew), daemon=True)
         self._process.start()
 
     @property
@@ -57,7 +61,7 @@ class Worker:
         return time.time()
 
     def end(self, within: float = END_WITHIN) -> int | None:
-        """Ask it to end as an orchestrator would, and wait; kill it after `within` seconds. Its exit code, negative for a signal."""
+        """Ask it to end as an orchestrator would, and wait; kill it after `within` seconds. Its exit code."""
         self._process.terminate()
         self._process.join(within)
         if self._process.is_alive():
@@ -128,10 +132,10 @@ class Fleet:
         self.await_ready()
         return started
 
-    def launch(self, settings: Settings | None = None) -> Worker:
+    def launch(self, settings: Settings | None = None, skew: float = 0.0) -> Worker:
         """Start a worker, and do not wait."""
         self._count += 1
-        worker = Worker(settings or self.settings, Double(self.mood), self.folder / f"worker-{self._count}.log")
+        worker = Worker(settings or self.settings, Double(self.mood), self.folder / f"worker-{self._count}.log", skew)
         self.workers.append(worker)
         return worker
 
@@ -159,20 +163,20 @@ def until(condition: Callable[[], bool], what: str, told: Callable[[], str] = st
         time.sleep(0.1)
 
 
-def _work(settings: Settings, engine: Double, log: Path) -> None:
+def _work(settings: Settings, engine: Double, log: Path, skew: float) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    now = time.time
+    time.time = lambda: now() + skew
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # Tables drawn in text, many at each rebalance.
-    logging.getLogger("faust.tables").setLevel(logging.WARNING)
     run(lambda: _app(settings, engine))
 
 
 def _app(settings: Settings, engine: Double) -> Any:
     app, plugged = early_warning.create(settings, engine)
-    serve_as_set(app, plugged, settings.web)
+    serve(app, Health(app, plugged, stalled_after=STALLED_AFTER), settings.web.host, settings.web.port)
     return app
 
 

@@ -1,15 +1,18 @@
-"""A Faust worker asks for the fetch wait that it was given, and works."""
+"""A Faust worker asks for the fetch wait that it was given, and loses nothing around a rebalance."""
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import faust
 import pytest
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 
 from stream_tpp.topologies.broker import EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.topics import Topic, declare
-from stream_tpp.topologies.transport import set_fetch_wait
+from stream_tpp.topologies.transport import Consumer, set_fetch_wait
 
 
 @pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
@@ -45,3 +48,64 @@ async def test_the_worker_fetches_with_the_wait_it_was_given(fetch_wait: float, 
         finally:
             await app.stop()
     assert asked == fetch_wait * 1000
+
+
+EVENTS, CHANGELOG = TP("events", 0), TP("changelog", 0)
+
+
+class Message(SimpleNamespace):
+    """A message of the events topic; `tracked` once an agent has it."""
+
+    __hash__ = object.__hash__
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    """A consumer of the events and of a changelog, in generation 1 and just assigned; it reads no broker."""
+    made = Consumer.__new__(Consumer)
+    flow = SimpleNamespace(is_active=lambda: True)
+    tables = SimpleNamespace(changelog_topics={"changelog"})
+    made.app = SimpleNamespace(flow_control=flow, consumer_generation_id=1, tables=tables)  # type: ignore[assignment]
+    made.acked = []
+    made._unsought, made._assignments = {EVENTS}, 1
+
+    async def read(self: Consumer, active: set[TP], timeout: float) -> dict[TP, list[str]]:
+        return {tp: ["a record"] for tp in active}
+
+    async def seek(self: Consumer) -> None:
+        return None
+
+    monkeypatch.setattr(driver.Consumer, "_getmany", read)
+    monkeypatch.setattr(driver.Consumer, "perform_seek", seek)
+    monkeypatch.setattr(driver.Consumer, "ack", lambda self, message: self.acked.append(message) or True)
+    return made
+
+
+async def test_a_source_is_not_read_before_it_was_sought(consumer: Consumer) -> None:
+    assert set(await consumer._getmany({EVENTS, CHANGELOG}, 1.0)) == {CHANGELOG}
+    assert await consumer._getmany({EVENTS}, 1.0) == {}
+    await consumer.perform_seek()
+    assert set(await consumer._getmany({EVENTS, CHANGELOG}, 1.0)) == {EVENTS, CHANGELOG}
+
+
+async def test_what_was_asked_for_before_a_rebalance_is_let_go(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    await consumer.perform_seek()
+
+    async def read_while_rebalancing(self: Consumer, active: set[TP], timeout: float) -> dict[TP, list[str]]:
+        self._assignments += 1
+        return {tp: ["a record"] for tp in active}
+
+    monkeypatch.setattr(driver.Consumer, "_getmany", read_while_rebalancing)
+    assert set(await consumer._getmany({EVENTS, CHANGELOG}, 1.0)) == {CHANGELOG}
+
+
+def test_a_record_that_no_agent_had_is_not_acknowledged_when_the_flow_stops(consumer: Consumer) -> None:
+    had = Message(tracked=True, generation_id=1)
+    passed_over = Message(tracked=False, generation_id=1)
+    assert consumer.ack(had)
+    consumer.app.flow_control.is_active = lambda: False
+    assert consumer.ack(had)
+    assert not consumer.ack(passed_over)
+    consumer.app.flow_control.is_active = lambda: True
+    assert not consumer.ack(Message(tracked=False, generation_id=0))
+    assert consumer.acked == [had, had]
