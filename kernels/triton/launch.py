@@ -27,7 +27,9 @@ class Launch:
     def run(self) -> None:
         """Start it on the device of its tensors."""
         if self.programs:
-            self.kernel[(self.programs,)](**self.arguments, num_warps=self.warps, **_EXACT)
+            tensor = next(t for t in self.arguments.values() if isinstance(t, Tensor))
+            with torch.cuda.device_of(tensor):  # type: ignore[no-untyped-call]
+                self.kernel[(self.programs,)](**self.arguments, num_warps=self.warps, **_EXACT)
 
     def compiled(self, capability: int) -> Any:
         """Triton's compiled kernel for an NVIDIA GPU of this compute capability (80, 90), which need not be there."""

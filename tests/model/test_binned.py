@@ -258,6 +258,13 @@ def test_the_check_has_eyes() -> None:
     assert departure(TOY, situation, situation.paths(ToyTarget(near), DRAFT)) < 1e-8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_draft_with_a_mixture_for_its_law_will_do(mode: str) -> None:
+    situation = Situation(HISTORIES, QUIET, replace(LONG, mode=mode))
+    assert departure(TOY, situation, situation.paths(ToyTarget(TOY), ToyDraft(Toy.random(1)))) > LEVEL
+
+
 @pytest.mark.parametrize("mode", ["joint", *(pytest.param(mode, marks=pytest.mark.slow) for mode in list(MODES)[1:])])
 def test_suppressed_types_leave_the_restricted_law(mode: str) -> None:
     permitted = torch.tensor([True, False, True])
