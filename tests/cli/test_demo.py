@@ -1,5 +1,6 @@
 """`stream-tpp demo` ends by itself with every event accounted for; or with a sentence, and nothing of it left running."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from stream_tpp.topologies.broker import EmbeddedBroker
+from stream_tpp.topologies.audit import audit
+from stream_tpp.topologies.settings import load
+from tests.brokers.ladder import Broker
 
 pytestmark = pytest.mark.slow
 
@@ -83,14 +86,18 @@ def test_every_event_is_accounted_for_and_the_report_is_written(tmp_path: Path) 
 
 
 @pytest.mark.timeout(900)
-def test_it_uses_the_broker_that_is_named_and_leaves_it_running(tmp_path: Path) -> None:
-    with EmbeddedBroker() as broker:
-        demo = Demo(tmp_path, "--days", "1", "--json", KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers)
-        printed, progress = demo.process.communicate()
-        assert demo.process.returncode == 0, progress[-2000:]
-        figures = orjson.loads(printed)
-        assert figures["broker"] == broker.bootstrap_servers
-        assert figures["lost"] == figures["duplicated"] == 0
+def test_on_a_broker_that_is_named_it_uses_topics_of_its_own_and_leaves_them(tmp_path: Path, broker: Broker) -> None:
+    servers = broker.connection.bootstrap_servers
+    demo = Demo(tmp_path, "--days", "1", "--json", KAFKA_BOOTSTRAP_SERVERS=servers)
+    printed, progress = demo.process.communicate()
+    assert demo.process.returncode == 0, progress[-2000:]
+    figures = orjson.loads(printed)
+    assert figures["broker"] == servers
+    assert figures["lost"] == figures["duplicated"] == figures["contradictory"] == 0
+    settings = load(tmp_path / "settings.toml", {})
+    account = asyncio.run(audit(broker.connection, settings.topics, settings.rules))
+    assert account.sound
+    assert account.events_in == figures["events_in"]
 
 
 def test_a_broker_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
