@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -46,11 +46,33 @@ class ChangelogTable(Table[bytes, bytes]):
 
     Faust commits the source's offset after a flush that gives up on a slow broker; who acknowledges a record only when
     its writes have arrived can't lose one.
+
+    And no older value ever takes the place of a newer one, whatever their order in the changelog: a worker that was cut off
+    and thrown out of its group still sends what it had written, long after its successor wrote more. `mark` gives a value's
+    age: it grows with each write under a key.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, mark: Callable[[bytes], int], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.mark = mark
         self._under_way: list[FutureMessage] = []
+
+    def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
+        super().apply_changelog_batch(self._newest(batch))
+
+    def _newest(self, batch: Iterable[EventT[Any]]) -> list[EventT[Any]]:
+        newest: dict[bytes, int] = {}
+        kept: list[EventT[Any]] = []
+        for event in batch:
+            key, value = event.key, event.value
+            if key not in newest:
+                held = self.data.get(key)
+                newest[key] = -1 if held is None else self.mark(held)
+            mark = self.mark(value) if value else -1
+            if mark >= newest[key]:
+                newest[key] = mark
+                kept.append(event)
+        return kept
 
     def send_changelog(self, *args: Any, **kwargs: Any) -> FutureMessage:
         write = super().send_changelog(*args, **kwargs)

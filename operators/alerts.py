@@ -129,6 +129,11 @@ class Alerts:
         self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes)
 
 
+def states_mark(states: bytes) -> int:
+    """How far into the warnings topic whoever wrote the table value `states` had read."""
+    return int(LAYOUT.unpack_from(states, len(states) - LAYOUT.size)[2])
+
+
 def alert_key(partition: int, entity: str, rule: str) -> bytes:
     return entity_key(partition, entity) + hashlib.blake2b(rule.encode(), digest_size=8).digest()
 

@@ -111,6 +111,11 @@ def slot_key(entity: bytes, place: int) -> bytes:
     return entity + place.to_bytes(2)
 
 
+def slot_mark(slot: bytes) -> int:
+    """The offset of the event in a table value: a place in a ring is written over by later events alone."""
+    return Slot.unpack(slot).offset
+
+
 def layout_of(window: int, slack: int, types: Sequence[str]) -> str:
     """Eight hex digits that change with whatever slots depend on; part of a table's name, so that none is misread."""
     text = "\0".join([str(window), str(slack), *types])

@@ -13,6 +13,7 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 
 from stream_tpp.topologies.plug import Plugged
+from stream_tpp.topologies.transport import silence
 
 STALLED_AFTER = 60.0
 ANSWER_WITHIN = 2.0
@@ -51,8 +52,8 @@ class Health:
     """The signs of life and of readiness of a worker with a plugged app.
 
     Live: its agents run, its sampler thread runs, its consumer answers, and events that wait are being worked on (some
-    progress within `stalled_after` seconds). Ready: live, it has joined its group, and its tables are recovered. A worker
-    that is starting, or recovering, is live and not ready.
+    progress within `stalled_after` seconds). Ready: live, it is in its group, and its tables are recovered. A worker
+    that is starting, recovering, or cut off from its broker is live and not ready.
     """
 
     def __init__(
@@ -138,8 +139,13 @@ class Health:
     def _group(self) -> Sign:
         # The first recovery follows the first assignment, so a worker that has recovered once has joined.
         joined = self._recovery.completed.is_set()
-        well = joined and not self.app.rebalancing
-        return Sign("group", well, "joined" if well else "rebalancing" if joined else "not joined yet")
+        if not joined or self.app.rebalancing:
+            return Sign("group", False, "rebalancing" if joined else "not joined yet")
+        silent = silence(self.app)
+        # By then the group has given its partitions to others, if there is a group.
+        if silent > self.app.conf.broker_session_timeout:
+            return Sign("group", False, f"the broker has not answered for {silent:.0f} s")
+        return Sign("group", True, "joined")
 
     def _tables(self) -> Sign:
         recovered = self._recovery.completed.is_set() and not self.app.in_recovery

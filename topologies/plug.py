@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,11 +17,11 @@ from stream_tpp.forecast import Forecaster as ModelForecaster
 from stream_tpp.model.checkpoint import load
 from stream_tpp.model.model import Model
 from stream_tpp.operators.agents import AlertAgent, ChangelogTable, ForecastAgent, OnError
-from stream_tpp.operators.alerts import Alerts
+from stream_tpp.operators.alerts import Alerts, states_mark
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasting import Forecasting
-from stream_tpp.operators.histories import Histories, layout_of
+from stream_tpp.operators.histories import Histories, layout_of, slot_mark
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.records import Channel
 from stream_tpp.topologies.transport import settle_at_rebalance
@@ -93,7 +93,7 @@ def plug(
     topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
     counters = Counters()
     window = window or forecaster.window
-    histories = _table(app, f"histories-{layout_of(window, slack, forecaster.types)}", topics.partitions)
+    histories = _table(app, f"histories-{layout_of(window, slack, forecaster.types)}", topics.partitions, slot_mark)
     forecasting = Forecasting(
         Ingest(forecaster.types, fields, max_event_bytes, ahead),
         Histories(histories, window=window, slack=slack, grace=grace, most_rings=most_rings),
@@ -116,7 +116,7 @@ def plug(
     settle_at_rebalance(app, forecast_agent.settle)
     alert_agent = None
     if rules:
-        states = _table(app, "alert-states", topics.partitions)
+        states = _table(app, "alert-states", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
         alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error)
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
@@ -181,10 +181,11 @@ class _Topics:
         return json | {"dead_letters": self.raw(self.name("dead_letters"))}
 
 
-def _table(app: faust.App, name: str, partitions: int) -> ChangelogTable:
+def _table(app: faust.App, name: str, partitions: int, mark: Callable[[bytes], int]) -> ChangelogTable:
     table = ChangelogTable(
         app,
         name=name,
+        mark=mark,
         key_type=bytes,
         value_type=bytes,
         partitions=partitions,

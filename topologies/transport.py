@@ -16,6 +16,7 @@ over, since the flow was suspended as it came, is acknowledged.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
@@ -36,6 +37,24 @@ Settle = Callable[[], Awaitable[None]]
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
+    # When the group's coordinator last answered (monotonic seconds).
+    answered_at: float | None = None
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        coordinator = self._ensure_consumer()._coordinator
+        if hasattr(coordinator, "_do_heartbeat"):
+            coordinator._do_heartbeat = self._noted(coordinator._do_heartbeat)
+
+    def _noted(self, heartbeat: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[bool]]:
+        async def beat() -> bool:
+            answered = await heartbeat()
+            if answered:
+                self.answered_at = time.monotonic()
+            return answered
+
+        return beat
+
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         if isinstance(transport, Transport):
@@ -45,6 +64,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
 
 class Consumer(driver.Consumer):
+    _thread: ConsumerThread
+
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
@@ -70,6 +91,7 @@ class Consumer(driver.Consumer):
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         self._assignments += 1
+        self._thread.answered_at = time.monotonic()
         self._unsought = {tp for tp in assigned if not self._is_changelog_tp(tp)}
         await super().on_partitions_assigned(assigned, generation_id)
 
@@ -124,6 +146,12 @@ class Transport(driver.Transport):
 def set_fetch_wait(app: faust.App, fetch_wait: float) -> None:
     """Give `app` a transport whose consumer waits at most `fetch_wait` seconds for records, before its first agent."""
     _ours(app).fetch_wait = fetch_wait
+
+
+def silence(app: faust.App) -> float:
+    """Seconds since the coordinator of the app's group answered; 0 where it was not asked yet, or is not heard by us."""
+    answered_at = getattr(getattr(app.consumer, "_thread", None), "answered_at", None)
+    return 0.0 if answered_at is None else time.monotonic() - answered_at
 
 
 def settle_at_rebalance(app: faust.App, settle: Settle) -> None:

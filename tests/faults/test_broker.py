@@ -55,14 +55,16 @@ async def test_a_broker_that_crashes_and_is_gone_for_a_while_is_waited_for(
     await asyncio.sleep(2)
     own_kafka.kill_node(1)
     await asyncio.sleep(30 if soak else 8)
-    signs = worker.running, await asyncio.to_thread(worker.probe, "/livez"), await asyncio.to_thread(worker.probe, "/readyz")
+    # A restart would not help it, and it gets nothing done.
+    assert worker.running
+    assert await asyncio.to_thread(lambda: (worker.live, worker.ready)) == (True, False)
     await asyncio.to_thread(own_kafka.start_node, 1)
     await asyncio.to_thread(own_kafka.await_nodes, 1)
     died = await recovered(fleet)
     await asyncio.sleep(2)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
-    print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced, {signs}")
+    print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced")
 
 
 async def test_a_worker_cut_off_from_its_broker_gives_way_and_comes_back(
@@ -76,11 +78,8 @@ async def test_a_worker_cut_off_from_its_broker_gives_way_and_comes_back(
         await asyncio.sleep(2)
         proxy.cut()
         await asyncio.sleep(30 if soak else 10)
-        signs = (
-            cut_off.running,
-            await asyncio.to_thread(cut_off.probe, "/livez"),
-            await asyncio.to_thread(cut_off.probe, "/readyz"),
-        )
+        assert cut_off.running
+        assert await asyncio.to_thread(lambda: (cut_off.live, cut_off.ready)) == (True, False)
         proxy.mend()
         died = await recovered(fleet)
         await asyncio.sleep(2)
@@ -88,4 +87,4 @@ async def test_a_worker_cut_off_from_its_broker_gives_way_and_comes_back(
         account = await verdict(settings, traffic.sent, fleet.logs)
         for worker in fleet.running():
             worker.kill()
-    print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced, {signs}")
+    print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced")

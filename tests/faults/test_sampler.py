@@ -18,7 +18,8 @@ async def test_ten_seconds_a_batch_cost_no_membership(fleet: Fleet, traffic: Tra
     await traffic.burst(f"entity-{number}" for number in range(60))
     await asyncio.sleep(13)
     assert [worker.metric("stream_tpp_rebalances") for worker in (first, second)] == before
-    assert all([worker.ready for worker in (first, second)])
+    assert first.ready
+    assert second.ready
     # Another one joins while both are at it: they let go in time, and neither is thrown out of the group.
     third = fleet.launch()
     await asyncio.to_thread(until, lambda: third.ready, "the third is ready", fleet.logs)
@@ -62,5 +63,25 @@ async def test_an_engine_that_hangs_shows_in_livez_and_a_restart_makes_up_for_it
     fleet.feel("well")
     fleet.start()
     await traffic.pause()
+    account = await verdict(settings, traffic.sent, fleet.logs)
+    print(f"{account.events_in} events, {account.duplicated} repeated records")
+
+
+async def test_ten_times_what_the_sampler_can_do_waits_in_kafka_and_drains(
+    fleet: Fleet, traffic: Traffic, settings: Settings, soak: bool
+) -> None:
+    (worker,) = fleet.start()
+    fleet.feel("each 0.05")
+    traffic.rate = 200
+    traffic.flow()
+    await asyncio.sleep(5)
+    at_first = worker.memory()
+    await asyncio.sleep(600 if soak else 8)
+    assert worker.memory() < at_first + (32 << 20), "what waits is held by the worker"
+    assert worker.metric("stream_tpp_events_in_flight") <= settings.sampler.max_in_flight
+    assert worker.metric("stream_tpp_rebalances") == 1
+    assert (worker.live, worker.ready) == (True, True)
+    await traffic.pause()
+    fleet.feel("well")
     account = await verdict(settings, traffic.sent, fleet.logs)
     print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stream_tpp.topologies.settings import Settings
-from tests.faults.fleet import Fleet, until
+from tests.faults.fleet import Fleet
 from tests.faults.traffic import Traffic, first_forecast_after, verdict
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ async def test_one_becomes_three_and_one_again_and_each_leaves_in_order(
     fleet.start()
     traffic.flow()
     fleet.start(2)
-    assert all([worker.live for worker in fleet.running()])
+    assert all(worker.live for worker in fleet.running())
     await asyncio.sleep(2)
     for worker in fleet.running()[:2]:
         assert await asyncio.to_thread(worker.end) == 0
@@ -77,9 +77,7 @@ async def test_a_frozen_worker_that_wakes_up_contradicts_nobody(fleet: Fleet, tr
     await asyncio.sleep(9)
     frozen.resume()
     await asyncio.sleep(3)
-    until(
-        lambda: all(worker.ready for worker in fleet.running()) and fleet.running() != [], "those that run are ready", fleet.logs
-    )
+    await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
     print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -10,10 +10,12 @@ from faust.exceptions import PartitionsMismatch
 from faust.types import TP
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.operators.agents import ForecastAgent
+from stream_tpp.history import Slot
+from stream_tpp.operators.agents import ChangelogTable, ForecastAgent
+from stream_tpp.operators.alerts import LAYOUT, Change, states_mark
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecasting import Forecasting
-from stream_tpp.operators.histories import Histories
+from stream_tpp.operators.histories import Histories, slot_mark
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.outbox import Undeliverable
 
@@ -221,3 +223,23 @@ async def test_a_record_in_hand_when_a_rebalance_begins_is_left_to_its_redeliver
     assert len(worker.table) == 1, "the second event was absorbed though its partition was gone"
     assert worker.counters.dropped == 1
     assert worker.app.acked == []
+
+
+def test_what_a_worker_that_was_cut_off_writes_late_does_not_undo_its_successors_writes() -> None:
+    class Held(ChangelogTable):
+        data = {b"held": Slot(7, 1.0, 0, 0).pack()}  # noqa: RUF012
+
+    table = Held.__new__(Held)
+    table.mark = slot_mark
+
+    def event(key: bytes, offset: int) -> SimpleNamespace:
+        return SimpleNamespace(key=key, value=Slot(offset, 1.0, 0, 0).pack())
+
+    early, again, late = event(b"held", 3), event(b"held", 7), event(b"held", 9)
+    other, other_early = event(b"new", 5), event(b"new", 4)
+    assert table._newest([early, again, late, early, other, other_early]) == [again, late, other]  # type: ignore[list-item]
+
+
+def test_the_age_of_alert_states_is_how_far_their_writer_had_read() -> None:
+    states = b"".join(LAYOUT.pack(*Change(0, offset, read, 1.0, True)) for offset, read in ((90, 3), (91, 8)))
+    assert states_mark(states) == 8
