@@ -9,11 +9,27 @@ from pathlib import Path
 
 END_WITHIN = 10.0
 
-# Reads until its parent closes the pipe by dying, SIGKILL included; then ends the child and removes its folder.
-WATCH = """
-import os, shutil, signal, sys
+# Reads until its parent closes the pipe by dying, SIGKILL included; then ends the child and removes its folder. What a
+# parent can't wait for: a child that does not end when it is asked to, as a worker may whose broker went first.
+WATCH = f"""
+import os, select, shutil, signal, sys, time
+
+def ended(pid, within):
+    if hasattr(os, "pidfd_open"):
+        return select.select([os.pidfd_open(pid)], [], [], within)[0]
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        os.kill(pid, 0)
+        time.sleep(0.05)
+
 sys.stdin.buffer.read()
-os.kill(int(sys.argv[1]), signal.SIGTERM)
+pid = int(sys.argv[1])
+try:
+    os.kill(pid, signal.SIGTERM)
+    if not ended(pid, {END_WITHIN}):
+        os.kill(pid, signal.SIGKILL)
+except OSError:
+    pass
 for folder in sys.argv[2:]:
     shutil.rmtree(folder, ignore_errors=True)
 """

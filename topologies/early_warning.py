@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import faust
+import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.forecast import Forecaster as ModelForecaster
@@ -37,6 +38,7 @@ def assemble(
     """An app that forecasts and warns by `rules`; `published` simulated futures go on each forecast's record."""
     app = _app(settings)
     topics, histories, sampler = settings.topics, settings.histories, settings.sampler
+    torch.set_num_threads(sampler.threads)
     plugged = plug(
         app,
         events=topics.events,

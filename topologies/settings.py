@@ -81,11 +81,16 @@ class Forecasts(Section):
 
 @dataclass(frozen=True)
 class Sampler(Section):
-    """The sampler thread: a micro-batch closes at `max_batch` requests or after `max_wait` seconds."""
+    """The sampler thread: a micro-batch closes at `max_batch` requests or after `max_wait` seconds.
+
+    `threads` is how many cores a model on the CPU may use at once. Its products are small: a second thread gains little on
+    an idle machine, and on a busy one waits, spinning, for the first (measured: 20 times slower, and worse).
+    """
 
     max_batch: int = field(default=16, metadata={"least": 1})
     max_wait: float = field(default=0.005, metadata={"least": 0.0})
     max_in_flight: int = field(default=256, metadata={"least": 1})
+    threads: int = field(default=1, metadata={"least": 1})
 
 
 @dataclass(frozen=True)

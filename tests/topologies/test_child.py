@@ -58,13 +58,16 @@ def test_a_killed_child_had_no_say(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_child_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("command", [["sleep", "60"], [sys.executable, "-c", STUBBORN]])
+def test_a_child_ends_with_its_parent(tmp_path: Path, number: signal.Signals, command: list[str]) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    code = "import pathlib, sys, time; from stream_tpp.topologies.child import Child; "
-    code += "f = pathlib.Path(sys.argv[1]); c = Child(['sleep', '60'], f / 'log', remove=f); "
+    code = "import pathlib, sys, time; from stream_tpp.topologies import child; "
+    code += "f = pathlib.Path(sys.argv[1]); child.WATCH = child.WATCH.replace('10.0', '0.3'); "
+    code += "c = child.Child(sys.argv[2:], f / 'log', remove=f)\n"
+    code += "while len(sys.argv) > 4 and c.last_words() != 'ready': time.sleep(0.01)\n"
     code += "print(c.process.pid, flush=True); time.sleep(60)"
-    parent = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen([sys.executable, "-c", code, str(folder), *command], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent.stdout:
         pid = int(parent.stdout.readline())
