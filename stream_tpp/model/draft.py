@@ -1,4 +1,4 @@
-"""What a draft is to training and to the sampler: `stream_tpp.sampling.protocols.Draft`, as a network.
+"""What a draft is to training and to the sampler: `stream_tpp.model.protocols.Draft`, as a network.
 
 A place of a sequence is the index of the event that the law there follows, so target and draft speak of the same place.
 """
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
-from stream_tpp.sampling.protocols import Rollout
 
 S = TypeVar("S")
 
@@ -37,21 +37,21 @@ class NeuralDraft(nn.Module, Generic[S]):
 
     @abstractmethod
     def begin(self, histories: Histories, hidden: Tensor) -> S:
-        """See `stream_tpp.sampling.protocols.Draft.begin`."""
+        """See `stream_tpp.model.protocols.Draft.begin`."""
 
     @abstractmethod
     def rollout(
         self, state: S, pending: Block, u: Tensor, scale: GapScale, y_elapsed: Tensor | None, permitted: Tensor | None
     ) -> Rollout:
-        """See `stream_tpp.sampling.protocols.Draft.rollout`."""
+        """See `stream_tpp.model.protocols.Draft.rollout`."""
 
     @abstractmethod
     def commit(self, rollout: Rollout, accepted: Tensor, hidden: Tensor) -> S:
-        """See `stream_tpp.sampling.protocols.Draft.commit`."""
+        """See `stream_tpp.model.protocols.Draft.commit`."""
 
     @abstractmethod
     def choose(self, state: S, paths: Tensor) -> S:
-        """See `stream_tpp.sampling.protocols.Draft.choose`."""
+        """See `stream_tpp.model.protocols.Draft.choose`."""
 
     @abstractmethod
     def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:

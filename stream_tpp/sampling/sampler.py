@@ -21,8 +21,8 @@ from stream_tpp.kernels.random import row_keys, uniform
 from stream_tpp.model.block import Block, Histories, pack
 from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law
+from stream_tpp.model.protocols import Draft, Rollout, Target
 from stream_tpp.sampling.futures import Futures, Stats, gather_events
-from stream_tpp.sampling.protocols import Draft, Rollout, Target
 from stream_tpp.sampling.residual import Draws, require_finite
 from stream_tpp.sampling.verification import MODES, Verdict, bonus
 

@@ -18,8 +18,8 @@ from stream_tpp.kernels.mixture import categorical
 from stream_tpp.kernels.random import uniform
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.protocols import Rollout
 from stream_tpp.sampling import sampler, verification
-from stream_tpp.sampling.protocols import Rollout
 from stream_tpp.sampling.residual import GAP, Draws, Part, residual, type_residual
 from stream_tpp.sampling.sampler import Plan
 from stream_tpp.sampling.verification import MODES, Verdict

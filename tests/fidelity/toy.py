@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
-from stream_tpp.sampling.protocols import Rollout
+from stream_tpp.model.protocols import Rollout
 
 SCALE = GapScale(log_mean=0.5, log_std=1.5, floor=1e-9)
 """Gaps of one and a half seconds, give or take a factor of 4.5."""

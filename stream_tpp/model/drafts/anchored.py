@@ -16,8 +16,8 @@ from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path,
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
+from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
-from stream_tpp.sampling.protocols import Rollout
 
 
 class AnchoredDraft(NeuralDraft[Tensor]):

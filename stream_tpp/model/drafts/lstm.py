@@ -14,7 +14,7 @@ from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path,
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
-from stream_tpp.sampling.protocols import Rollout
+from stream_tpp.model.protocols import Rollout
 
 
 class Memory(NamedTuple):

@@ -12,7 +12,7 @@ from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft, Taught, conditioned, pick_path, pick_place
 from stream_tpp.model.law import GapScale, MixtureLaw
-from stream_tpp.sampling.protocols import Rollout
+from stream_tpp.model.protocols import Rollout
 
 # The log of an exponential time of rate 1, as a mixture of normals (maximum likelihood; they overlap by 0.997). A draft may
 # have any law that is known, and as a log-normal mixture this one goes through the same kernels as all others.

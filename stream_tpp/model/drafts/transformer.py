@@ -18,7 +18,7 @@ from stream_tpp.model.draft import NeuralDraft, Taught, draw_along
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, FeedForwardLayer
 from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.law import GapScale
-from stream_tpp.sampling.protocols import Rollout
+from stream_tpp.model.protocols import Rollout
 
 
 class Read(NamedTuple):
