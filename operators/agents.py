@@ -64,7 +64,7 @@ class ChangelogTable(Table[bytes, bytes]):
         newest: dict[bytes, int] = {}
         kept: list[EventT[Any]] = []
         for event in batch:
-            key, value = event.key, event.value
+            key, value = cast(bytes, event.key), event.value
             if key not in newest:
                 held = self.data.get(key)
                 newest[key] = -1 if held is None else self.mark(held)

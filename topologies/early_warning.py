@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import faust
 import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.forecast import Forecaster as ModelForecaster
+from stream_tpp.operators.agents import OnError
 from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.topologies.plug import Plugged, model_at, plug
 from stream_tpp.topologies.settings import Settings
@@ -53,11 +55,16 @@ def assemble(
         },
         fields=settings.fields,
         window=histories.window,
+        slack=histories.slack,
         grace=histories.grace,
+        ahead=histories.ahead,
         most_rings=histories.max_entities,
         max_batch=sampler.max_batch,
         max_wait=sampler.max_wait,
         max_in_flight=sampler.max_in_flight,
+        on_error=cast(OnError, settings.worker.on_error),
+        # A third to finish what is in flight, the rest to join again.
+        patience=settings.worker.rebalance_timeout / 3,
         declare=False,
     )
     declare_at_start(app, settings.kafka, lambda: _topics(app, settings))

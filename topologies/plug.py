@@ -70,6 +70,7 @@ def plug(
     max_wait: float = 0.005,
     max_in_flight: int = 256,
     on_error: OnError = "dead_letter",
+    patience: float = 2.0,
     declare: bool = True,
 ) -> Plugged:
     """Have `app` forecast what follows the events on the topic `events`, and warn by `rules`. Call it before the app starts.
@@ -81,7 +82,10 @@ def plug(
 
     `fields` says how events are written, `ahead` and `grace` (seconds) how far their times may lie before and behind, see
     Ingest and Histories; `max_batch`, `max_wait` (seconds) and `max_in_flight` bound the sampler's work. `on_error`: what
-    to do with a record that meets an error nobody foresaw.
+    to do with a record that meets an error nobody foresaw. `patience`: seconds that those in flight get when a rebalance
+    begins, less than the app's `broker_rebalance_timeout`.
+
+    The app gets a transport of ours (see stream_tpp.topologies.transport): around a rebalance, Faust's own loses records.
 
     An agent of the app's own on the events topic must read bytes too (`value_type=bytes`): where one fails to decode a
     record, Faust acknowledges it for all agents, and it becomes no dead letter.
@@ -110,6 +114,7 @@ def plug(
         max_wait=max_wait,
         max_in_flight=max_in_flight,
         on_error=on_error,
+        patience=patience,
     )
     events_topic = topics.raw(events)
     app.agent(events_topic, name="stream-tpp-forecast")(forecast_agent.run)
@@ -118,7 +123,7 @@ def plug(
     if rules:
         states = _table(app, "alert-states", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
-        alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error)
+        alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience)
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
         settle_at_rebalance(app, alert_agent.settle)
     return Plugged(

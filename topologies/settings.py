@@ -97,11 +97,15 @@ class Sampler(Section):
 class Histories(Section):
     """Rolling histories: `window` events of each entity, events up to `grace` seconds late put in their place.
 
+    `ahead` is how far (seconds) an event may be dated after its record was written, any where it is not set; `slack` how
+    many events of an entity may be in flight (see Ring). A change of window or slack begins histories anew.
     `store` is memory or rocksdb (with its files in `folder`); `max_entities` decoded histories are held at once.
     """
 
     window: int = field(default=256, metadata={"least": 1})
+    slack: int = field(default=64, metadata={"least": 2})
     grace: float = field(default=86_400.0, metadata={"least": 0.0})
+    ahead: float | None = None
     max_entities: int = field(default=100_000, metadata={"least": 1})
     store: str = field(default="memory", metadata={"choices": ("memory", "rocksdb")})
     folder: Path = Path("stream-tpp-data")
@@ -112,7 +116,8 @@ class Worker(Section):
     """How the worker reads: `application` names the consumer group, its tables and their changelogs.
 
     The timeouts bring a restarted worker back in 3 to 5 s; Faust's own would take about a minute. `fetch_wait` is how
-    long a broker may hold a fetch that finds no record.
+    long a broker may hold a fetch that finds no record. `on_error` says what to do with a record that meets an error nobody
+    foresaw: dead_letter, or stop the worker.
     """
 
     application: str = "stream-tpp"
@@ -121,6 +126,7 @@ class Worker(Section):
     heartbeat_interval: float = field(default=1.0, metadata={"least": 0.1})
     fetch_wait: float = field(default=0.5, metadata={"least": 0.001})
     offset_reset: str = field(default="earliest", metadata={"choices": ("earliest", "latest")})
+    on_error: str = field(default="dead_letter", metadata={"choices": ("dead_letter", "stop")})
 
 
 @dataclass(frozen=True)

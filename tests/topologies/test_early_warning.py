@@ -68,3 +68,12 @@ def test_without_web_or_files_of_its_own_nothing_is_opened_by_making_an_app(sett
     app = early_warning.create_app(settings)
     assert not app.conf.web_enabled
     assert not settings.histories.folder.exists()
+
+
+def test_errors_redelivery_and_clocks_are_handled_as_the_settings_say(settings: Settings) -> None:
+    of_histories = replace(settings.histories, slack=5, ahead=60.0)
+    of_worker = replace(settings.worker, on_error="stop", rebalance_timeout=9.0)
+    _, tpp = early_warning.create(replace(settings, histories=of_histories, worker=of_worker))
+    forecasting = tpp.forecast_agent.forecasting
+    assert (forecasting.histories.slack, forecasting.ingest.ahead) == (5, 60.0)
+    assert (tpp.forecast_agent.on_error, tpp.forecast_agent.patience) == ("stop", 3.0)
