@@ -44,8 +44,9 @@ Row = dict[str, Any]
 def tables(document: dict[str, Any]) -> str:
     """Markdown of all tables; datasets and encoders that were not measured are named."""
     rows = document["rows"]
+    dates = sorted(row["date"] for row in rows)
     parts = [
-        f"Measured {' to '.join(sorted({rows[0]['date'], rows[-1]['date']}))} on {document['machine']}.",
+        f"Measured {' to '.join(sorted({dates[0], dates[-1]}))} on {document['machine']}.",
         "### Exactness: speculative against autoregressive samples of one model",
         _table(
             ["data, encoder", "mode", "events", "JS gap", "JS type", "JS count", "smallest p", "accepted", "events/pass"],
