@@ -39,7 +39,7 @@ imports: $(VENV)/.test tree ## kernels <- engine <- operators <- topologies <- c
 	cd $(TREE) && ../../$(BIN)/lint-imports --no-cache
 
 soak: $(VENV)/.test ## the slow tests again and again (ROUNDS=20) until one fails
-	@for round in $$(seq $(ROUNDS)); do echo "round $$round of $(ROUNDS)"; $(BIN)/python -m pytest -m slow -x -q; done
+	@for round in $$(seq $(ROUNDS)); do echo "round $$round of $(ROUNDS)"; STREAM_TPP_SOAK=1 $(BIN)/python -m pytest -m slow -x -q --timeout=1500; done
 
 bench: $(VENV)/.demo ## how fast the sampler is on this machine
 	@$(BIN)/stream-tpp bench sampler

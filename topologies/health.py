@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import faust
+from aiokafka.errors import KafkaError
+from faust.exceptions import ConsumerNotStarted
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 
@@ -85,12 +87,18 @@ class Health:
         if not consumer.started:
             return []
         topic = self.plugged.events.get_topic_name()
-        async with asyncio.timeout(ANSWER_WITHIN):
-            return [
-                Partition(tp.partition, await consumer.position(tp), monitor.tp_committed_offsets.get(tp), consumer.highwater(tp))
-                for tp in sorted(consumer.assignment())
-                if tp.topic == topic
-            ]
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return [
+                    Partition(
+                        tp.partition, await consumer.position(tp), monitor.tp_committed_offsets.get(tp), consumer.highwater(tp)
+                    )
+                    for tp in sorted(consumer.assignment())
+                    if tp.topic == topic
+                ]
+        except (ConsumerNotStarted, KafkaError):
+            # It is starting, ending, or being assigned anew.
+            return []
 
     @property
     def in_flight(self) -> int:

@@ -114,12 +114,16 @@ async def _settled(settings: Settings, sent: int) -> None:
 
 
 async def _fold(settings: Settings) -> None:
-    """The slots in the changelog are those of the latest events of each entity, no more and no less."""
+    """The slots in the changelog are those of the latest events of each entity, no more and no less.
+
+    Folded as workers do it: a worker that was cut off may write an older slot after a newer one, and the newer one stands.
+    """
     changelog = await _changelog(settings.kafka, f"{settings.worker.application}-histories-")
     held: defaultdict[bytes, dict[int, Slot]] = defaultdict(dict)
     async for record in records(settings.kafka, changelog):
         slot = Slot.unpack(record.value)
-        held[record.key[:-2]][int.from_bytes(record.key[-2:])] = slot
+        ring, place = held[record.key[:-2]], int.from_bytes(record.key[-2:])
+        ring[place] = max(ring.get(place, slot), slot)
     dead = {
         (int(headers[b"partition"]), int(headers[b"offset"]))
         async for record in records(settings.kafka, settings.topics.dead_letters)
