@@ -78,9 +78,8 @@ def residual(part: Part, p: Law, q: Law, k: Tensor, log_c: Tensor, draws: Draws,
         u = draws.residual(rows[left], part.numbers + 1, first, tries)
         p_left, q_left = p.rows(left).expand_tries(tries), q.rows(left).expand_tries(tries)
         y_new, k_new = part.draw(p_left, k[left, None].expand(-1, tries), u[..., :-1])
-        log_p = part.log_prob(p_left, y_new, k_new)
-        require_finite(log_p)
-        kept = torch.log(u[..., -1]) > part.log_prob(q_left, y_new, k_new) - log_p - log_c[left, None]
+        log_ratio = log_of_ratio(part.log_prob(q_left, y_new, k_new), part.log_prob(p_left, y_new, k_new))
+        kept = torch.log(u[..., -1]) > log_ratio - log_c[left, None]
         winner, done = kept.to(torch.int8).argmax(1, keepdim=True), kept.any(1)
         y_kept[left[done]] = y_new.gather(1, winner)[done, 0]
         k_kept[left[done]] = k_new.gather(1, winner)[done, 0]
@@ -96,8 +95,14 @@ def type_residual(log_p: Tensor, log_q: Tensor) -> Tensor:
     return torch.where(mass > 0, torch.log(excess / mass), log_p)
 
 
+def log_of_ratio(log_q: Tensor, log_p: Tensor) -> Tensor:
+    """log (q / p) at draws from p. Raises SamplingError where either is no density: a loop of tries would never end."""
+    require_finite(torch.where(torch.isnan(log_q), log_q, log_p))
+    return log_q - log_p
+
+
 def require_finite(values: Tensor) -> None:
-    """Raises SamplingError where the target's own draws have no finite density: such a law would never end a loop."""
+    """Raises SamplingError where a value, or the density of a draw, is NaN or infinite."""
     if not bool(torch.isfinite(values).all()):
         raise SamplingError(
             "The model gave a law that can't be sampled (NaN or infinite): check its training with `stream-tpp doctor`, "

@@ -19,7 +19,17 @@ from torch import Tensor
 from stream_tpp.kernels.dispatch import triton_is_installed
 from stream_tpp.kernels.mixture import categorical
 from stream_tpp.model.law import Law, MixtureLaw
-from stream_tpp.sampling.residual import EVENT, GAP, GAP_GIVEN_TYPE, Draws, Part, require_finite, residual, type_residual
+from stream_tpp.sampling.residual import (
+    EVENT,
+    GAP,
+    GAP_GIVEN_TYPE,
+    Draws,
+    Part,
+    log_of_ratio,
+    require_finite,
+    residual,
+    type_residual,
+)
 
 
 class Verdict(NamedTuple):
@@ -168,7 +178,8 @@ def _last_standing(p: Law, q: Law, log_c: Tensor, stands: Tensor, open_places: T
         here = row * n + column
         x = p_places.rows(here).expand_tries(tries), q_places.rows(here).expand_tries(tries)
         event = x[0].sample(u[..., :3])
-        excess = torch.exp(log_c[row, column])[:, None] - torch.exp(x[1].log_prob(*event) - x[0].log_prob(*event))
+        log_ratio = log_of_ratio(x[1].log_prob(*event), x[0].log_prob(*event))
+        excess = torch.exp(log_c[row, column])[:, None] - torch.exp(log_ratio)
         first_coin = u[..., 3] < 0.5
         heads = torch.where(first_coin, u[..., 4] < excess, u[..., 4] < -torch.expm1(log_c[row, column])[:, None])
         settled, winner = heads.any(1), heads.to(torch.int8).argmax(1, keepdim=True)

@@ -258,6 +258,9 @@ class CoupledLaw:
         below = self.parts.survival(y).log()
         return below if self.low is None else (below - self.parts.survival(self.low).log()).clamp(max=0.0)
 
+    def to(self, device: torch.device) -> CoupledLaw:
+        return self._map(lambda t, own: t.to(device))
+
     def log_permitted(self, y: Tensor) -> Tensor:
         return torch.zeros_like(y)
 

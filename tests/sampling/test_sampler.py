@@ -118,13 +118,15 @@ def test_suppressed_types_never_come_and_their_chance_is_kept() -> None:
     assert bool((result.log_permitted < 0).all())
 
 
-def test_a_model_that_gives_nan_is_an_error_not_a_hang() -> None:
+@pytest.mark.parametrize("mode", ["joint", "sequential", "hierarchical", "block"])
+@pytest.mark.parametrize("spoiled", ["target", "draft"])
+def test_a_model_that_gives_nan_is_an_error_not_a_hang(mode: str, spoiled: str) -> None:
     model = build()
     with torch.no_grad():
-        for parameter in model.target.head.parameters():
+        for parameter in getattr(model, spoiled).parameters():
             parameter.fill_(float("nan"))
     with pytest.raises(SamplingError, match="NaN"):
-        futures(model, Plan(paths=2, max_events=3), [history(9)], [0])
+        futures(model, Plan(paths=2, max_events=30, mode=mode), [history(9)], [0])
 
 
 def test_now_before_the_last_event_is_an_error_that_names_both() -> None:
