@@ -55,8 +55,8 @@ def given() -> Iterator[Broker]:
 
 @contextmanager
 def container() -> Iterator[Broker]:
-    import docker
-    from docker.errors import DockerException
+    import docker  # type: ignore[import-untyped]
+    from docker.errors import DockerException  # type: ignore[import-untyped]
 
     try:
         docker.from_env(timeout=5).ping()

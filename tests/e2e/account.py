@@ -60,11 +60,27 @@ class Account:
 async def account(settings: Settings, sent: Mapping[Place, Input]) -> Account:
     """Reads the topics and holds each input against what came of it."""
     topics = settings.topics
+    return held(
+        settings,
+        sent,
+        forecasts=await records(settings, topics.forecasts),
+        warnings=await records(settings, topics.warnings),
+        alerts=await records(settings, topics.alerts),
+        letters=await records(settings, topics.dead_letters),
+    )
+
+
+def held(
+    settings: Settings,
+    sent: Mapping[Place, Input],
+    *,
+    forecasts: Sequence[ConsumerRecord],
+    warnings: Sequence[ConsumerRecord],
+    alerts: Sequence[ConsumerRecord],
+    letters: Sequence[ConsumerRecord],
+) -> Account:
+    """The account of these records."""
     done = Account()
-    forecasts = await records(settings, topics.forecasts)
-    warnings = await records(settings, topics.warnings)
-    alerts = await records(settings, topics.alerts)
-    letters = await records(settings, topics.dead_letters)
     for record in (*forecasts, *warnings, *alerts):
         _enter(done, _parsed(record)["id"], record.key, record.value)
     for record in letters:
@@ -73,7 +89,7 @@ async def account(settings: Settings, sent: Mapping[Place, Input]) -> Account:
     done.lost += sorted(owed - done.written.keys())
     alert_ids = {_parsed(record)["id"] for record in alerts}
     done.unasked += sorted(done.written.keys() - owed - alert_ids)
-    _hold_letters(done, letters, sent)
+    _hold_letters(done, letters, sent, settings.topics.events)
     _hold_alerts(done, alerts, warnings)
     return done
 
@@ -101,11 +117,14 @@ def _letter_id(record: ConsumerRecord) -> str:
     return f"dead letter of {headers['partition'].decode()}:{headers['offset'].decode()}"
 
 
-def _hold_letters(done: Account, letters: Iterable[ConsumerRecord], sent: Mapping[Place, Input]) -> None:
+def _hold_letters(done: Account, letters: Iterable[ConsumerRecord], sent: Mapping[Place, Input], topic: str) -> None:
     """A dead letter says why, and holds the bytes that were sent."""
     for record in letters:
         headers = {name: value.decode() for name, value in record.headers}
-        one = sent[Place(int(headers["partition"]), int(headers["offset"]))]
+        one = sent.get(Place(int(headers["partition"]), int(headers["offset"])))
+        if one is None or headers["topic"] != topic:
+            done.unasked.append(f"{_letter_id(record)} of {headers['topic']}, where nothing was sent")
+            continue
         # No client writes a record that has no value on purpose; the reason tells a tombstone from an empty record.
         value = (one.value or b"") if one.key is None else one.value
         if headers["reason"] != one.reason or record.key != one.key or record.value != value:

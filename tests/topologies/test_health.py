@@ -86,6 +86,7 @@ async def send(app: faust.App, plugged: Plugged, count: int) -> None:
         await plugged.events.send(key=event["entity"].encode(), value=orjson.dumps(event))
 
 
+@pytest.mark.slow
 async def test_a_worker_is_live_at_once_and_ready_when_its_tables_are(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
@@ -106,6 +107,7 @@ async def test_a_worker_is_live_at_once_and_ready_when_its_tables_are(settings: 
         await app.stop()
 
 
+@pytest.mark.slow
 async def test_the_metrics_count_what_went_through(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
@@ -127,6 +129,7 @@ async def test_the_metrics_count_what_went_through(settings: Settings) -> None:
     assert found["stream_tpp_last_event_timestamp_seconds"] > 1.7e9
 
 
+@pytest.mark.slow
 async def test_a_dead_agent_is_not_live(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
@@ -144,6 +147,7 @@ async def test_a_dead_agent_is_not_live(settings: Settings) -> None:
         assert (await metrics(server))["stream_tpp_live"] == 0
 
 
+@pytest.mark.slow
 async def test_a_dead_sampler_is_not_live(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
@@ -156,6 +160,7 @@ async def test_a_dead_sampler_is_not_live(settings: Settings) -> None:
     assert said["checks"]["sampler"] == {"ok": False, "detail": "dead"}
 
 
+@pytest.mark.slow
 async def test_events_that_wait_without_progress_are_a_stall(settings: Settings) -> None:
     clock = Clock()
     app, plugged = early_warning.create(settings, Engine())
@@ -177,6 +182,7 @@ async def test_events_that_wait_without_progress_are_a_stall(settings: Settings)
     assert said["checks"]["consumer"]["detail"] == "1 events wait and none was worked on for 61 s"
 
 
+@pytest.mark.slow
 async def test_a_port_in_use_ends_the_start_with_one_sentence(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     with socket.socket() as taken:

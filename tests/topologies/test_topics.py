@@ -113,6 +113,7 @@ def test_the_changelogs_of_an_app_are_compacted_and_as_wide_as_their_tables(conn
     ]
 
 
+@pytest.mark.slow
 async def test_an_app_declares_its_topics_and_changelogs_before_it_reads(connection: Connection, tmp_path: Path) -> None:
     app = app_of(connection, tmp_path)
     declare_at_start(app, connection, lambda: [Topic("events", 3), *changelogs(app, partitions=3)])
@@ -124,6 +125,7 @@ async def test_an_app_declares_its_topics_and_changelogs_before_it_reads(connect
     assert found["events"] == found["wards-histories-changelog"] == found["wards-alerts-changelog"] == 3
 
 
+@pytest.mark.slow
 async def test_an_app_does_not_start_over_a_topic_of_another_width(connection: Connection, tmp_path: Path) -> None:
     await declare(connection, [Topic("wards-histories-changelog", 2)])
     app = app_of(connection, tmp_path)

@@ -15,6 +15,7 @@ from stream_tpp.topologies.topics import Topic, declare
 from stream_tpp.topologies.transport import Consumer, set_fetch_wait
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
 async def test_the_worker_fetches_with_the_wait_it_was_given(fetch_wait: float, tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:
