@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from stream_tpp.cli.demo_flights import DAY, FORECAST_HORIZON, RULE, Flights, bad_records, busiest
 from stream_tpp.cli.live import Screen
@@ -262,12 +263,15 @@ def toml(settings: Settings) -> str:
     """Settings as a file that `worker --config` reads; how to reach Kafka is left to the environment."""
     lines = ["# Written by stream-tpp demo."]
     for section in ("topics", "forecasts", "sampler", "histories", "worker", "web"):
-        lines += ["", f"[{section}]"]
-        lines += [f"{name} = {_toml(value)}" for name, value in dataclasses.asdict(getattr(settings, section)).items()]
+        lines += ["", f"[{section}]", *_assignments(getattr(settings, section))]
     for rule in settings.rules:
-        lines += ["", "[[rules]]"]
-        lines += [f"{name} = {_toml(value)}" for name, value in dataclasses.asdict(rule).items() if value is not None]
+        lines += ["", "[[rules]]", *_assignments(rule)]
     return "\n".join([*lines, ""])
+
+
+def _assignments(section: Any) -> list[str]:
+    """TOML has no null: what is None is left to its default."""
+    return [f"{name} = {_toml(value)}" for name, value in dataclasses.asdict(section).items() if value is not None]
 
 
 def _toml(value: object) -> str:
