@@ -200,7 +200,7 @@ def _place(name: str) -> tuple[str, str]:
     if section in sections and key in get_type_hints(hints[section]):
         return section, key
     known = [f"{PREFIX}{each}_{key}".upper() for each in sections for key in get_type_hints(hints[each])]
-    raise StreamTppError(f"The environment variable {name} is no setting{_meant(name, known)}.")
+    raise StreamTppError(f"The environment variable {name} is no setting{_meant(name, known)}")
 
 
 def _build(kind: type[T], table: object, where: str) -> T:
@@ -210,7 +210,7 @@ def _build(kind: type[T], table: object, where: str) -> T:
     hints = get_type_hints(kind)
     for key in table:
         if key not in hints:
-            raise StreamTppError(f"The setting {_dotted(where, key)} is unknown{_meant(key, hints)}.")
+            raise StreamTppError(f"The setting {_dotted(where, key)} is unknown{_meant(key, hints)}")
     values = {key: _value(hints[key], value, _dotted(where, key)) for key, value in table.items()}
     try:
         return kind(**values)
@@ -278,4 +278,4 @@ def _name(value: object) -> str:
 
 def _meant(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean {close[0]}?" if close else "."
