@@ -1,13 +1,14 @@
+import asyncio
 import json
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner, Result
 
 from stream_tpp.cli.main import cli
@@ -77,11 +78,18 @@ def test_wrong_use_is_exit_code_2(log: str, arguments: list[str]) -> None:
     assert replay(log, *arguments).exit_code == 2
 
 
+async def first_record(broker: str, topic: str) -> None:
+    """Wait for it: a signal is for a replay under way, not for an interpreter that still imports."""
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker, auto_offset_reset="earliest", metadata_max_age_ms=500)
+    async with consumer:
+        await asyncio.wait_for(consumer.getone(), 60)
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_a_replay_without_a_traceback(broker: str, log: str) -> None:
     command = [sys.executable, "-c", "from stream_tpp.cli.main import main; main()", "replay", log, *COLUMNS]
     running = subprocess.Popen([*command, "--topic", "long", "--broker", broker, "--speed", "0.001"], stderr=subprocess.PIPE)
-    time.sleep(4)
+    asyncio.run(first_record(broker, "long"))
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=20)
     assert (running.returncode, stderr) == (130, b"Interrupted.\n")
