@@ -38,7 +38,11 @@ def test_a_folder_is_no_log(tmp_path: Path) -> None:
     assert "There is no log file" in sentence(tmp_path / "log.csv")
 
 
-@pytest.mark.parametrize("content", [LINE, gzip.compress(LINE * 1000)[:-9], gzip.compress(LINE)[:15] + b"\xff" * 9])
+@pytest.mark.parametrize(
+    "content",
+    [LINE, gzip.compress(LINE * 1000)[:-9], gzip.compress(LINE)[:15] + b"\xff" * 9],
+    ids=["plain", "cut off", "overwritten"],
+)
 def test_a_damaged_gzip_file_ends_in_one_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log.jsonl.gz"
     path.write_bytes(content)
