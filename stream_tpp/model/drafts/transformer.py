@@ -6,6 +6,7 @@ The order of events is in the causal mask, and the time between them in each eve
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -33,9 +34,9 @@ class CachedDraft(NeuralDraft[Read]):
 
     head: MixtureHead
 
+    @abstractmethod
     def encoder_of(self) -> Encoder:
         """The encoder that reads the events."""
-        raise NotImplementedError
 
     def begin(self, histories: Histories, hidden: Tensor) -> Read:
         cache, _ = self.encoder_of().prefill(histories.block, histories.lengths - 1, hidden.shape[1])
