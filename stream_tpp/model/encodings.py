@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from stream_tpp.model.config import TimeEncoding
+
 
 class Sinusoidal(nn.Module):
     """z(t) of Zuo et al. 2020 (arXiv 2002.09291): waves with periods from 2 pi to 2 pi 10^4. [...] -> [..., width]."""
@@ -32,6 +34,12 @@ class Time2Vec(nn.Module):
     def forward(self, time: Tensor) -> Tensor:
         angle = time[..., None] * self.rates + self.shifts
         return torch.cat([angle[..., :1], angle[..., 1:].sin()], -1)
+
+
+def time_encoding(name: TimeEncoding, width: int) -> nn.Module:
+    """The encoding of elapsed time of this name, [...] -> [..., width]."""
+    encodings: dict[TimeEncoding, type[nn.Module]] = {"sinusoidal": Sinusoidal, "time2vec": Time2Vec}
+    return encodings[name](width)
 
 
 class ShiftedPosition(nn.Module):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from stream_tpp.model.block import Block
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, Layer, seconds_since_bos
-from stream_tpp.model.encodings import Sinusoidal, Time2Vec
+from stream_tpp.model.encodings import time_encoding
 
 
 class AttnHP(Encoder):
@@ -20,10 +20,9 @@ class AttnHP(Encoder):
 
     def __init__(self, config: TargetConfig) -> None:
         super().__init__()
-        encodings = {"sinusoidal": Sinusoidal, "time2vec": Time2Vec}
         self.time_scale = config.time_scale
         self.event = EventEmbedding(config.types, config.d_model, config.cycles)
-        self.time = encodings[config.time_encoding](config.d_model)
+        self.time = time_encoding(config.time_encoding, config.d_model)
         self.layers = nn.ModuleList(_ClockedLayer(config) for _ in range(config.layers))
         self.norm = nn.Identity()
 
