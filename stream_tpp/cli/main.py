@@ -25,6 +25,7 @@ COMMANDS = {
     "fit": Place("stream_tpp.cli.fit:command", "Train a target and its draft on a log."),
     "sample": Place("stream_tpp.cli.sample:command", "Simulate futures of the entities of a log."),
     "evaluate": Place("stream_tpp.cli.evaluate:command", "Judge a model: fidelity of its samples, forecasts."),
+    "doctor": Place("stream_tpp.cli.doctor:command", "Say why a model samples badly or slowly, and what to do."),
     "bench": Place("stream_tpp.cli.bench:command", "Measure the sampler's speed."),
     "replay": Place("stream_tpp.cli.replay:command", "Publish a log to Kafka in the order of its events."),
     "worker": Place("stream_tpp.cli.worker:command", "Run a topology as a Faust worker."),
