@@ -8,6 +8,7 @@ of partitions ends the start with a sentence that says so.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,19 @@ async def declare(connection: Connection, topics: Iterable[Topic], within: float
     of partitions (nothing is created then), StreamTppError for a topic that the broker will not create.
     """
     wanted = {topic.name: topic for topic in topics}
+    deadline = time.monotonic() + SETTLE_WITHIN
+    while True:
+        try:
+            return await _declare(connection, wanted, within)
+        except KafkaError as error:
+            # A node that has just gone is asked, too, until the others have noticed.
+            if not error.retriable or time.monotonic() > deadline:
+                why = str(error).rstrip(".")
+                raise StreamTppError(f"Kafka at {connection.bootstrap_servers} could not declare topics: {why}.") from error
+        await asyncio.sleep(SETTLE_EVERY)
+
+
+async def _declare(connection: Connection, wanted: Mapping[str, Topic], within: float) -> list[str]:
     client = await connect(connection, within)
     try:
         found = await _partitions(client)
@@ -55,8 +69,6 @@ async def declare(connection: Connection, topics: Iterable[Topic], within: float
             await _create(client, missing)
             await _settle(client, wanted)
         return [topic.name for topic in missing]
-    except KafkaError as error:
-        raise StreamTppError(f"Kafka at {connection.bootstrap_servers} could not declare topics: {error}.") from error
     finally:
         await client.close()
 

@@ -18,19 +18,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT
 from faust.types.transports import ConsumerT
 from faust.types.tuples import Message
+from mode import Service
 from yarl import URL
 
 # Seconds between looks at whether there is a partition to read.
 EMPTY_POLL = 0.05
+
+# How long (seconds) nodes may take to notice that another one is gone: Kafka's broker.session.timeout.ms is 9 s.
+NOTICED_WITHIN = 20.0
 
 # Ends what is in flight, soon.
 Settle = Callable[[], Awaitable[None]]
@@ -141,6 +147,19 @@ class Transport(driver.Transport):
         super().__init__(url, app, loop)
         self.fetch_wait = fetch_wait
         self.settle_first: list[Settle] = []
+
+    async def _really_create_topic(self, owner: Service, client: AIOKafkaClient, *args: Any, **kwargs: Any) -> None:
+        # Faust asks one node who the controller is, a node that has just gone, too, until the others have noticed.
+        deadline = time.monotonic() + NOTICED_WITHIN
+        while True:
+            try:
+                await super()._really_create_topic(owner, client, *args, **kwargs)
+                return
+            except KafkaError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(1.0)
+            await client.force_metadata_update()
 
 
 def set_fetch_wait(app: faust.App, fetch_wait: float) -> None:

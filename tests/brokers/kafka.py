@@ -31,10 +31,11 @@ LEAST_JAVA = 17
 
 # A test broker lives for seconds: no time to warm up, little to hold. Parallel compilers and collectors would only take
 # the cores that the worker under test needs.
-JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
-# What the secured listener takes.
+# What the secured listener takes, by any of the mechanisms.
 USER, PASSWORD = "ward", "swordfish"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class KafkaUnavailable(Exception):
@@ -75,13 +76,12 @@ class KafkaCluster:
     def connection(self) -> Connection:
         return Connection(",".join(f"{HOST}:{ports.plain}" for ports in self.ports))
 
-    @property
-    def secured_connection(self) -> Connection:
+    def secured_connection(self, mechanism: str = "PLAIN") -> Connection:
         return Connection(
             ",".join(f"{HOST}:{ports.secured}" for ports in self.ports),
             security_protocol="SASL_SSL",
             ssl_cafile=str(self.folder / "certificate.pem"),
-            sasl_mechanism="PLAIN",
+            sasl_mechanism=mechanism,
             sasl_username=USER,
             sasl_password=PASSWORD,
         )
@@ -93,8 +93,9 @@ class KafkaCluster:
         return self
 
     def stop(self) -> None:
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(Child.end, self._nodes.values()))
+        """End all nodes at once: what they hold is not wanted any more, and in order the last would wait for the others."""
+        for node in self._nodes.values():
+            node.kill()
         self._nodes.clear()
 
     def start_node(self, number: int) -> None:
@@ -134,7 +135,10 @@ class KafkaCluster:
     def _format(self, number: int) -> None:
         self._properties(number).write_text("\n".join(f"{key}={value}" for key, value in self._settings(number).items()))
         command = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID]
-        done = subprocess.run([*command, "--config", str(self._properties(number))], capture_output=True, text=True, check=False)
+        command += ["--config", str(self._properties(number))]
+        for mechanism in SCRAM if self.secured else ():
+            command += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"Kafka could not format the storage of node {number}: {done.stderr or done.stdout}")
 
@@ -160,14 +164,19 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": 4,
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": min(2, copies),
+            # On the heap, all of it at once.
+            "log.cleaner.dedupe.buffer.size": 16 << 20,
             **(self._security() if self.secured else {}),
         }
 
     def _security(self) -> dict[str, object]:
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        modules = "org.apache.kafka.common.security"
+        plain = f'{modules}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        scram = f"{modules}.scram.ScramLoginModule required;"
         return {
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{login} required user_{USER}="{PASSWORD}";',
+            "sasl.enabled.mechanisms": ",".join(["PLAIN", *SCRAM]),
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+            **{f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": scram for mechanism in SCRAM},
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": self.folder / "keystore.p12",
             "ssl.keystore.password": PASSWORD,

@@ -1,7 +1,6 @@
 """The brokers of the tests: records go round, what Kafka promises holds, and a killed node comes back with its records."""
 
 import asyncio
-import dataclasses
 import os
 import stat
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.topologies.connection import Connection, RefusedByBroker, count_brokers
+from stream_tpp.topologies.connection import Connection, count_brokers
 from stream_tpp.topologies.topics import Topic, WrongPartitions, declare
 from tests.brokers import kafka as module
 from tests.brokers.kafka import KafkaCluster, KafkaUnavailable
@@ -70,23 +69,6 @@ async def test_what_was_acknowledged_survives_the_death_of_its_node(cluster: Kaf
     cluster.await_nodes(1)
     await send(cluster.connection, "events", [b"after"])
     assert await read(cluster.connection, "events", 2) == [b"before", b"after"]
-
-
-async def test_tls_and_a_password_reach_a_broker_that_wants_them(tmp_path: Path) -> None:
-    try:
-        own = KafkaCluster(tmp_path, secured=True)
-    except KafkaUnavailable as error:
-        pytest.skip(f"no Apache Kafka of our own: {error}")
-    with own:
-        secured = own.secured_connection
-        await declare(secured, [Topic("events", 1)])
-        await send(secured, "events", [b"sealed"])
-        assert await read(secured, "events", 1) == [b"sealed"]
-        with pytest.raises(RefusedByBroker, match="Invalid username or password") as refused:
-            await declare(dataclasses.replace(secured, sasl_password="herring"), [])
-        assert "herring" not in str(refused.value)
-        with pytest.raises(RefusedByBroker, match="self-signed"):
-            await declare(dataclasses.replace(secured, ssl_cafile=None), [])
 
 
 def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+from faust.types.enums import ProcessingGuarantee
 
 from stream_tpp.topologies import early_warning
 from stream_tpp.topologies.health import Health
@@ -32,19 +35,40 @@ context.set_forkserver_preload(["tests.faults.fleet"])
 END_WITHIN = 20.0
 WITHIN = 60.0
 
+# How often (seconds) an orchestrator looks.
+PROBE_EVERY = 0.5
+
 # How long (seconds) a worker may get nothing done before it says that it is dead; a minute in life.
 STALLED_AFTER = 20.0
 
 
-class Worker:
-    """A worker process; its log is in the file `log`, its clock `skew` seconds ahead."""
+@dataclass(frozen=True)
+class Ways:
+    """What may be odd about a worker: a clock `skew` seconds ahead, how much it logs, Faust's transactions past our refusal."""
 
-    def __init__(self, settings: Settings, engine: Double, log: Path, skew: float = 0.0) -> None:
+    skew: float = 0.0
+    level: int = logging.INFO
+    exactly_once: bool = False
+
+
+ORDINARY = Ways()
+
+
+class Worker:
+    """A worker process; its log is in the file `log`.
+
+    `said_dead` once its /livez has said 503, and an orchestrator would have restarted it.
+    """
+
+    def __init__(self, settings: Settings, engine: Double, log: Path, ways: Ways) -> None:
         self.log = log
         self.replaced = False
+        self.said_dead = False
         self.settings = dataclasses.replace(settings, web=Web(port=_free_port()))
-        self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log, skew), daemon=True)
+        self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log, ways), daemon=True)
         self._process.start()
+        self._over = threading.Event()
+        threading.Thread(target=self._look, daemon=True).start()
 
     @property
     def running(self) -> bool:
@@ -56,12 +80,14 @@ class Worker:
 
     def kill(self) -> float:
         """End it as a crash would; the time (Unix seconds) of its death."""
+        self._over.set()
         self._process.kill()
         self._process.join()
         return time.time()
 
     def end(self, within: float = END_WITHIN) -> int | None:
         """Ask it to end as an orchestrator would, and wait; kill it after `within` seconds. Its exit code."""
+        self._over.set()
         self._process.terminate()
         self._process.join(within)
         if self._process.is_alive():
@@ -93,16 +119,24 @@ class Worker:
     def ready(self) -> bool:
         return self.probe("/readyz")[0] == 200
 
+    def page(self, page: str) -> str:
+        """What it serves there."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.settings.web.port}{page}", timeout=10) as answer:
+            return str(answer.read().decode())
+
     def metric(self, name: str) -> float:
         """The value of a metric without labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.settings.web.port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = self.page("/metrics").splitlines()
         return float(next(line.split()[-1] for line in lines if line.startswith(f"{name} ")))
 
     def memory(self) -> int:
         """Resident bytes."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE")
+
+    def _look(self) -> None:
+        while not self._over.wait(PROBE_EVERY):
+            self.said_dead |= self.probe("/livez")[0] == 503
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
@@ -126,16 +160,17 @@ class Fleet:
         fresh.write_text(mood)
         fresh.replace(self.mood)
 
-    def start(self, count: int = 1, settings: Settings | None = None) -> list[Worker]:
+    def start(self, count: int = 1, settings: Settings | None = None, ways: Ways = ORDINARY) -> list[Worker]:
         """Start workers, and wait until they and all others are ready."""
-        started = [self.launch(settings) for _ in range(count)]
+        started = [self.launch(settings, ways) for _ in range(count)]
         self.await_ready()
         return started
 
-    def launch(self, settings: Settings | None = None, skew: float = 0.0) -> Worker:
+    def launch(self, settings: Settings | None = None, ways: Ways = ORDINARY) -> Worker:
         """Start a worker, and do not wait."""
         self._count += 1
-        worker = Worker(settings or self.settings, Double(self.mood), self.folder / f"worker-{self._count}.log", skew)
+        log = self.folder / f"worker-{self._count}.log"
+        worker = Worker(settings or self.settings, Double(self.mood), log, ways)
         self.workers.append(worker)
         return worker
 
@@ -145,9 +180,14 @@ class Fleet:
     def running(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.running]
 
+    @property
+    def said_dead(self) -> list[str]:
+        """The logs of those whose /livez has ever said so."""
+        return [worker.log.name for worker in self.workers if worker.said_dead]
+
     def stop(self) -> None:
         self.feel("well")
-        for worker in self.running():
+        for worker in self.workers:
             worker.kill()
 
     def logs(self) -> str:
@@ -163,19 +203,21 @@ def until(condition: Callable[[], bool], what: str, told: Callable[[], str] = st
         time.sleep(0.1)
 
 
-def _work(settings: Settings, engine: Double, log: Path, skew: float) -> None:
+def _work(settings: Settings, engine: Double, log: Path, ways: Ways) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     now = time.time
-    time.time = lambda: now() + skew
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    run(lambda: _app(settings, engine))
+    time.time = lambda: now() + ways.skew
+    logging.basicConfig(level=ways.level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    run(lambda: _app(settings, engine, ways))
 
 
-def _app(settings: Settings, engine: Double) -> Any:
+def _app(settings: Settings, engine: Double, ways: Ways) -> Any:
     app, plugged = early_warning.create(settings, engine)
+    if ways.exactly_once:
+        app.conf.processing_guarantee = ProcessingGuarantee.EXACTLY_ONCE
     serve(app, Health(app, plugged, stalled_after=STALLED_AFTER), settings.web.host, settings.web.port)
     return app
 

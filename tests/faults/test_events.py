@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stream_tpp.topologies.settings import Settings
-from tests.faults.fleet import Fleet
+from tests.faults.fleet import Fleet, Ways
 from tests.faults.traffic import EPOCH, Traffic, verdict
 
 pytestmark = pytest.mark.slow
@@ -33,8 +33,8 @@ async def test_a_hot_entity_many_cold_ones_and_odd_names(fleet: Fleet, traffic: 
 
 async def test_clocks_that_jump_cost_dead_letters_at_most(fleet: Fleet, traffic: Traffic, settings: Settings) -> None:
     """Clocks of the workers lie years apart, and those of events jump back and forth."""
-    fleet.launch(skew=-86_400.0 * 400)
-    fleet.launch(skew=86_400.0 * 400)
+    fleet.launch(ways=Ways(skew=-86_400.0 * 400))
+    fleet.launch(ways=Ways(skew=86_400.0 * 400))
     await asyncio.to_thread(fleet.await_ready)
     traffic.flow()
     await asyncio.sleep(2)
@@ -42,7 +42,7 @@ async def test_clocks_that_jump_cost_dead_letters_at_most(fleet: Fleet, traffic:
         at = EPOCH + 86_400.0 * day
         await traffic.send(traffic.event("jumpy", time=at), b"jumpy")
     fleet.running()[0].kill()
-    fleet.launch(skew=0.0)
+    fleet.launch()
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)

@@ -1,0 +1,84 @@
+"""Three nodes, and the leader of the events among them goes, by a crash and in order: workers go on, and nothing is lost."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from stream_tpp.topologies.connection import connect
+from stream_tpp.topologies.settings import Settings
+from tests.brokers.kafka import KafkaCluster, KafkaUnavailable
+from tests.faults.conftest import settings_for
+from tests.faults.fleet import Fleet
+from tests.faults.traffic import Traffic, verdict
+
+pytestmark = pytest.mark.slow
+
+WITHIN = 90.0
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    try:
+        nodes = KafkaCluster(tmp_path_factory.mktemp("three"), nodes=3)
+    except KafkaUnavailable as error:
+        pytest.skip(f"no Apache Kafka of our own: {error}")
+    with nodes:
+        yield nodes
+
+
+@pytest.fixture
+def settings(three: KafkaCluster, name: str, tmp_path: Path) -> Settings:
+    """Three copies of each topic, of which Kafka wants two before it takes a record."""
+    return settings_for(three.connection, name, tmp_path, replication=3)
+
+
+async def leader(settings: Settings, *, other_than: int = 0, in_sync: int = 2) -> int:
+    """The node that leads partition 0 of the events, as soon as it is another and so many copies are in step."""
+    async with asyncio.timeout(WITHIN):
+        while True:
+            # A node that is gone is asked, too, until the others have noticed.
+            with contextlib.suppress(KafkaError):
+                partitions = await described(settings)
+                (led,) = [partition["leader"] for partition in partitions if partition["partition"] == 0]
+                if led not in (-1, other_than) and all(len(partition["isr"]) >= in_sync for partition in partitions):
+                    return int(led)
+            await asyncio.sleep(0.2)
+
+
+async def described(settings: Settings) -> list[dict[str, Any]]:
+    client = await connect(settings.kafka, WITHIN)
+    try:
+        (topic,) = await client.describe_topics([settings.topics.events])
+    finally:
+        await client.close()
+    return list(topic["partitions"])
+
+
+async def test_the_leader_of_the_events_goes_and_workers_go_on(
+    fleet: Fleet, traffic: Traffic, settings: Settings, three: KafkaCluster, soak: bool
+) -> None:
+    fleet.start(2)
+    traffic.flow()
+    await asyncio.sleep(2)
+    faults = [three.kill_node, three.stop_node] * 3 if soak else [three.kill_node]
+    for go in faults:
+        led = await leader(settings, in_sync=3)
+        await asyncio.to_thread(go, led)
+        # One that starts meanwhile waits, too.
+        fleet.launch()
+        await leader(settings, other_than=led)
+        await asyncio.to_thread(fleet.await_ready)
+        await asyncio.sleep(1)
+        three.start_node(led)
+        await asyncio.to_thread(three.await_nodes, 3)
+    await asyncio.to_thread(fleet.await_ready)
+    await traffic.pause()
+    account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
+    assert all(worker.running for worker in fleet.workers), fleet.logs()
+    print(f"{len(faults)} leaders gone, {account.events_in} events, {account.duplicated} repeated records")
