@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import faust
+from aiokafka.errors import KafkaError
 from faust.exceptions import PartitionsMismatch
 from faust.tables.table import Table
 from faust.types import TP, EventT, StreamT, TopicT
@@ -73,6 +74,24 @@ class ChangelogTable(Table[bytes, bytes]):
                 newest[key] = mark
                 kept.append(event)
         return kept
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        await super().on_recovery_completed(active_tps, standby_tps)
+        mine = sorted(tp for tp in active_tps if tp.topic == self.changelog_topic_name)
+        # A broker that goes just now ends nothing: this is but a word to whoever reads the log.
+        with contextlib.suppress(KafkaError):
+            for tp in await self._emptied(mine) if mine else ():
+                log.warning(
+                    "Partition %d of the changelog %r is empty, and once was not: what it held begins anew. Let Kafka compact "
+                    "it (cleanup.policy=compact), and not delete from it.",
+                    tp.partition,
+                    tp.topic,
+                )
+
+    async def _emptied(self, tps: list[TP]) -> list[TP]:
+        consumer = self.app.consumer
+        begins, ends = await consumer.earliest_offsets(*tps), await consumer.highwaters(*tps)
+        return [tp for tp in tps if begins[tp] == ends[tp] > 0]
 
     def send_changelog(self, *args: Any, **kwargs: Any) -> FutureMessage:
         write = super().send_changelog(*args, **kwargs)

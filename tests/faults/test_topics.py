@@ -1,21 +1,30 @@
 """What happens to the topics behind the workers' back."""
 
 import asyncio
+from collections.abc import Iterable, Mapping
 
+import orjson
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 
 from stream_tpp.topologies import early_warning
+from stream_tpp.topologies.connection import Connection, connect
 from stream_tpp.topologies.settings import Settings
 from stream_tpp.topologies.topics import Topic, changelogs, declare
 from tests.faults.engine import Double
 from tests.faults.fleet import Fleet, until
-from tests.faults.traffic import Traffic, records, verdict
+from tests.faults.traffic import Traffic, committed, records, verdict
 
 pytestmark = pytest.mark.slow
 
 # Segments so short, and so soon compacted, that only the latest record of a key is left while the test runs.
 EAGER = {"cleanup.policy": "compact", "segment.ms": "300", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "500"}
+
+# What an operator who saves disk sets: Kafka may then delete records that are the latest of their key.
+RETAINED = {"cleanup.policy": "compact,delete"}
+
+EMPTIED = (0, 1)
 
 
 def changelogs_of(settings: Settings, fleet: Fleet) -> list[Topic]:
@@ -61,3 +70,54 @@ async def test_more_partitions_under_a_running_worker_end_it_with_a_sentence(
     await asyncio.to_thread(until, lambda: not successor.running, "the successor ends", fleet.logs)
     assert successor.exit_code == 1
     assert f"The topic {settings.topics.events!r} has 6 partitions, 4 wanted" in successor.log.read_text()
+
+
+async def test_a_changelog_emptied_by_retention_begins_its_histories_anew(
+    fleet: Fleet, traffic: Traffic, settings: Settings
+) -> None:
+    """Those of two partitions of four. Nothing waits for the records that are gone, and the others' histories are whole."""
+    topics = changelogs_of(settings, fleet)
+    await declare(settings.kafka, [Topic(topic.name, topic.partitions, 1, RETAINED) for topic in topics])
+    (worker,) = fleet.start()
+    traffic.rate = 400
+    traffic.flow()
+    await asyncio.sleep(3)
+    await traffic.pause()
+    # All is committed: what is read again would see another history than the first time.
+    assert await asyncio.to_thread(worker.end) == 0
+    handled = await committed(settings)
+    (changelog,) = [topic.name for topic in topics if "histories" in topic.name]
+    await empty(settings.kafka, changelog, EMPTIED)
+    (successor,) = fleet.start()
+    traffic.flow()
+    await asyncio.sleep(3)
+    await traffic.pause()
+    account = await verdict(settings, traffic.sent, fleet.logs)
+    assert successor.live
+    lengths = await first_lengths(settings, handled)
+    assert {length for (partition, _), length in lengths.items() if partition in EMPTIED} == {1}
+    assert {length for (partition, _), length in lengths.items() if partition not in EMPTIED} == {settings.histories.window}
+    for partition in EMPTIED:
+        assert f"Partition {partition} of the changelog {changelog!r} is empty" in successor.log.read_text()
+    print(f"{account.events_in} events, {account.duplicated} repeated records")
+
+
+async def empty(connection: Connection, topic: str, partitions: Iterable[int]) -> None:
+    """Have Kafka delete all records of the partitions, as retention does."""
+    client = await connect(connection)
+    try:
+        await client.delete_records({TopicPartition(topic, number): RecordsToDelete(-1) for number in partitions})
+    finally:
+        await client.close()
+
+
+async def first_lengths(settings: Settings, since: Mapping[int, int]) -> dict[tuple[int, str], float]:
+    """How long each entity's history was at its first event at or after the offset of its partition."""
+    first: dict[tuple[int, str], tuple[int, float]] = {}
+    async for record in records(settings.kafka, settings.topics.forecasts):
+        forecast = orjson.loads(record.value)
+        partition, offset = forecast["source"]["partition"], forecast["source"]["offset"]
+        if offset >= since[partition]:
+            found = offset, forecast["counts"]["bad"]["mean"]
+            first[partition, forecast["entity"]] = min(found, first.get((partition, forecast["entity"]), found))
+    return {entity: length for entity, (_, length) in first.items()}
