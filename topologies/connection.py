@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ from stream_tpp.errors import StreamTppError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+# At debug level aiokafka logs each request as it is, the one with the password too.
+logging.getLogger(create_conn.__module__).addFilter(
+    lambda record: not any(type(part).__name__.startswith("SaslAuthenticate") for part in record.args or ())
+)
 
 REACH_WITHIN = 5.0
 RETRY_EVERY = 0.1
@@ -85,10 +91,14 @@ class Connection:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ssl_cafile)
             context.check_hostname = self.ssl_check_hostname
             if self.ssl_certfile is not None:
-                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
+                # Without a passphrase OpenSSL would ask for one on the terminal, and wait.
+                context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password or "")
         except OSError as error:
             files = ", ".join(str(file) for file in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if file)
-            raise StreamTppError(f"The TLS files of the Kafka connection ({files}) can't be used: {error}.") from error
+            raise StreamTppError(
+                f"The TLS files of the Kafka connection ({files}) can't be used ({error}): check the ssl_ settings under "
+                "[kafka], the passphrase of the key (ssl_password) too."
+            ) from error
         return context
 
     def client_options(self) -> dict[str, Any]:
@@ -195,17 +205,3 @@ async def _count(connection: Connection, within: float) -> int:
         return 0
     finally:
         await client.close()
-
-
-async def _listening(servers: list[str]) -> None:
-    # aiokafka writes an error to the log for each refused attempt; a bare connect asks the same in silence.
-    while True:
-        for server in servers:
-            host, _, port = server.rpartition(":")
-            try:
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            except OSError:
-                continue
-            writer.close()
-            return
-        await asyncio.sleep(RETRY_EVERY)
