@@ -87,6 +87,7 @@ def _app(settings: Settings) -> faust.App:
         web_enabled=False,
         # The agents settle what is in flight, in bounded time; Faust would wait for it however long it takes.
         stream_wait_empty=False,
+        processing_guarantee=worker.processing_guarantee,
         consumer_auto_offset_reset=worker.offset_reset,
         broker_session_timeout=worker.session_timeout,
         broker_rebalance_timeout=worker.rebalance_timeout,

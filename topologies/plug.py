@@ -10,6 +10,7 @@ from pathlib import Path
 
 import faust
 from faust.types import TopicT
+from faust.types.enums import ProcessingGuarantee
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Fields
@@ -90,8 +91,9 @@ def plug(
     An agent of the app's own on the events topic must read bytes too (`value_type=bytes`): where one fails to decode a
     record, Faust acknowledges it for all agents, and it becomes no dead letter.
 
-    Raises StreamTppError: no such model, rules that name unknown types or share a name.
+    Raises StreamTppError: no such model, rules that name unknown types or share a name, an app that is to process exactly once.
     """
+    _check_guarantee(app)
     forecaster = _forecaster(model, rules, horizon, paths)
     _check(rules, forecaster.types)
     topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
@@ -214,6 +216,16 @@ def _forecaster(model: object, rules: Sequence[Rule], horizon: float, paths: int
     if isinstance(model, Model):
         return ModelForecaster(model, rules, horizon=horizon, paths=paths)
     return model  # type: ignore[return-value]
+
+
+def _check_guarantee(app: faust.App) -> None:
+    guarantee: object = app.conf.processing_guarantee
+    if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+        raise StreamTppError(
+            "The processing guarantee exactly_once would not hold: Faust 0.15.3 writes to topics that the app does not read "
+            "(forecasts, alerts, dead letters) outside its transactions, and ends a transaction between an output and its "
+            "offset. Use at_least_once, and have readers keep one record of each id: what is written again is the same bytes."
+        )
 
 
 def _check(rules: Sequence[Rule], types: Sequence[str]) -> None:

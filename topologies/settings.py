@@ -117,7 +117,7 @@ class Worker(Section):
 
     The timeouts bring a restarted worker back in 3 to 5 s; Faust's own would take about a minute. `fetch_wait` is how
     long a broker may hold a fetch that finds no record. `on_error` says what to do with a record that meets an error nobody
-    foresaw: dead_letter, or stop the worker.
+    foresaw: dead_letter, or stop the worker. `processing_guarantee` is at_least_once; exactly_once is refused, and why.
     """
 
     application: str = "stream-tpp"
@@ -127,6 +127,7 @@ class Worker(Section):
     fetch_wait: float = field(default=0.5, metadata={"least": 0.001})
     offset_reset: str = field(default="earliest", metadata={"choices": ("earliest", "latest")})
     on_error: str = field(default="dead_letter", metadata={"choices": ("dead_letter", "stop")})
+    processing_guarantee: str = field(default="at_least_once", metadata={"choices": ("at_least_once", "exactly_once")})
 
 
 @dataclass(frozen=True)

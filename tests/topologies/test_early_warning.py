@@ -34,18 +34,25 @@ def test_early_warning_without_a_rule_is_refused(settings: Settings) -> None:
         early_warning.create_app(replace(settings, rules=()))
 
 
+def test_exactly_once_is_a_setting_that_is_refused(settings: Settings) -> None:
+    exactly = replace(settings, worker=replace(settings.worker, processing_guarantee="exactly_once"))
+    with pytest.raises(StreamTppError, match=r"The processing guarantee exactly_once would not hold: .* Use at_least_once"):
+        early_warning.create_app(exactly)
+
+
 def test_a_model_that_is_not_there_is_refused(settings: Settings) -> None:
     with pytest.raises(StreamTppError, match="no model"):
         early_warning.create_app(replace(settings, forecasts=Forecasts(model="no-such-model")))
 
 
 def test_every_topic_is_declared_changelogs_included(settings: Settings) -> None:
+    settings = replace(settings, topics=replace(settings.topics, replication=2))
     app, tpp = early_warning.create(settings)
     topics = list(early_warning._topics(app, settings))
     changelogs = {table.changelog_topic_name for table in app.tables.values()}
     assert len(changelogs) == 2
     assert {topic.name for topic in topics} == {"flights", "forecasts", "warnings", "calls", "dead-letters"} | changelogs
-    assert {topic.partitions for topic in topics} == {3}
+    assert {(topic.partitions, topic.replication) for topic in topics} == {(3, 2)}
     assert tpp.alerts.get_topic_name() == "calls"
 
 

@@ -65,6 +65,12 @@ def test_topics_may_be_given_names(model: Path) -> None:
     assert (tpp.alerts.get_topic_name(), tpp.warnings.get_topic_name()) == ("icu-alerts", "warnings")
 
 
+def test_exactly_once_is_refused_with_the_reason_and_what_to_use_instead(model: Path) -> None:
+    exactly = faust.App("wards", autodiscover=False, topic_partitions=3, processing_guarantee="exactly_once")
+    with pytest.raises(StreamTppError, match=r"would not hold: .* outside its transactions, .*Use at_least_once, .* of each id"):
+        plug(exactly, events="vitals", model=model)
+
+
 def test_an_app_without_rules_has_no_agent_for_alerts(model: Path) -> None:
     tpp = plug(app(), events="vitals", model=model)
     assert tpp.alert_agent is None
