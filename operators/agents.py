@@ -29,8 +29,10 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.forecast import Forecast
 from stream_tpp.operators.alerts import Alerts
 from stream_tpp.operators.counters import Counters
+from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasting import Forecasting, Question
 from stream_tpp.operators.histories import NotCommitted
+from stream_tpp.operators.line import Ask
 from stream_tpp.operators.outbox import Outbox, Parcel
 from stream_tpp.operators.records import Channel, Output, Record, Source
 from stream_tpp.operators.sampler import Sampler
@@ -39,7 +41,8 @@ log = logging.getLogger(__name__)
 
 OnError = Literal["dead_letter", "stop"]
 
-Answers = list[tuple[tuple[Parcel, Question], Forecast | Exception]]
+Asked = tuple[Parcel, Question]
+Answers = list[tuple[Ask[Asked], Forecast | Exception]]
 
 
 class ChangelogTable(Table[bytes, bytes]):
@@ -259,18 +262,26 @@ class ForecastAgent(RawAgent):
         table: ChangelogTable,
         topics: Mapping[Channel, TopicT],
         forecasting: Forecasting,
+        forecaster: Forecaster,
         *,
         max_batch: int = 16,
         max_wait: float = 0.005,
-        max_in_flight: int = 256,
+        max_in_flight: int = 2048,
+        conflate: bool = True,
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
     ) -> None:
         super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error, patience=patience)
         self.forecasting = forecasting
         self.counters: Counters = forecasting.counters
-        self.sampler: Sampler[tuple[Parcel, Question]] = Sampler(
-            forecasting.forecaster, self._hand_over, self.counters, max_batch=max_batch, max_wait=max_wait
+        self.sampler: Sampler[Asked] = Sampler(
+            forecaster,
+            self._hand_over,
+            self.counters,
+            max_batch=max_batch,
+            max_wait=max_wait,
+            conflate=conflate,
+            urgent=forecasting.triage.urgent,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -288,7 +299,7 @@ class ForecastAgent(RawAgent):
         received = self.forecasting.receive(record, committed)
         self.counters.last_event_at = time.time()
         if isinstance(received, Question):
-            self.sampler.submit((parcel, received), received.request)
+            self.sampler.submit(received.entity, (parcel, received), received.request)
             return None
         return received
 
@@ -297,19 +308,22 @@ class ForecastAgent(RawAgent):
 
     def drop(self) -> int:
         dropped = super().drop()
+        self.sampler.clear()
         self.counters.dropped += dropped
         self.forecasting.histories.forget()
         return dropped
 
-    def _hand_over(self, answers: Answers) -> None:
+    def _hand_over(self, forecaster: Forecaster, answers: Answers) -> None:
         # On the sampler thread.
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._answered, answers)
+        self._loop.call_soon_threadsafe(self._answered, forecaster, answers)
 
-    def _answered(self, answers: Answers) -> None:
-        for (parcel, question), forecast in answers:
+    def _answered(self, forecaster: Forecaster, answers: Answers) -> None:
+        for ask, forecast in answers:
+            parcel, question = ask.token
             if not parcel.dropped:
-                self.outbox.resolve(parcel, self.forecasting.answer(question, forecast))
+                outputs = self.forecasting.answer(question, forecast, forecaster, [earlier for _, earlier in ask.stands_for])
+                self.outbox.resolve(parcel, outputs, [other for other, _ in ask.stands_for])
 
 
 class AlertAgent(RawAgent):
@@ -322,7 +336,7 @@ class AlertAgent(RawAgent):
         topics: Mapping[Channel, TopicT],
         alerts: Alerts,
         *,
-        max_in_flight: int = 256,
+        max_in_flight: int = 2048,
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
     ) -> None:
@@ -338,4 +352,4 @@ class AlertAgent(RawAgent):
 
 def record_of(message: Message) -> Record:
     source = Source(message.topic, message.partition, message.offset)
-    return Record(source, message.timestamp, message.key, message.value)
+    return Record(source, message.timestamp, message.key, message.value, dict(message.headers or {}))

@@ -14,19 +14,26 @@ import orjson
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.dead_letters import dead_letter
 from stream_tpp.operators.histories import NotCommitted
-from stream_tpp.operators.records import Output, Record, Source, encode, entity_key
+from stream_tpp.operators.records import STANDS_FOR, Output, Record, Source, encode, entity_key
 from stream_tpp.warning.alert import AlertState, Transition, decide
 from stream_tpp.warning.rule import Rule
 
 MOST_KEPT = 8
 
 
-class Change(NamedTuple):
-    """A change of an alert's state: by the event (partition, offset in the events topic) whose warning made it, and by
-    the offset at which that warning was `read` from the warnings topic.
+class Mark(NamedTuple):
+    """The event (partition, offset in the events topic) up to which all is decided, and the offset at which the warning
+    that moved the mark there was `read` from the warnings topic.
     """
 
     partition: int
+    offset: int
+    read: int
+
+
+class Change(NamedTuple):
+    """A change of an alert's state by the warning of the event at `offset`, which was `read` from the warnings topic."""
+
     offset: int
     read: int
     at: float
@@ -37,7 +44,27 @@ class Change(NamedTuple):
         return "raised" if self.raised else "cleared"
 
 
-LAYOUT = struct.Struct("<iqqd?")
+MARK = struct.Struct("<iqq")
+CHANGE = struct.Struct("<qqd?")
+
+
+class States(NamedTuple):
+    """What the table holds of one entity and rule: the mark, and the latest changes of the alert, oldest first."""
+
+    mark: Mark
+    changes: list[Change]
+
+    def pack(self) -> bytes:
+        return MARK.pack(*self.mark) + b"".join(CHANGE.pack(*change) for change in self.changes)
+
+    @classmethod
+    def unpack(cls, raw: bytes | None) -> States:
+        if not raw:
+            return cls(Mark(-1, -1, -1), [])
+        return cls(Mark(*MARK.unpack_from(raw)), [Change(*fields) for fields in CHANGE.iter_unpack(raw[MARK.size :])])
+
+    def decided(self, warning: Warning) -> bool:
+        return warning.partition == self.mark.partition and warning.offset <= self.mark.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +78,7 @@ class Warning:
     score: float
     partition: int
     offset: int
+    stands_for_others: bool = False
 
 
 class InvalidWarning(Exception):
@@ -69,6 +97,9 @@ class Alerts:
     written only when an alert is raised or cleared. A warning of an event at or before that change has been decided
     (the warnings topic repeats a warning when its event is redelivered): it brings forth the change that it made then,
     under the same id, or nothing. For that the latest MOST_KEPT changes are kept, and no uncommitted one is let go.
+
+    A warning that stands for those of earlier events decides for them, too: a worker that comes after a crash may
+    conflate less, and write them after all. So the mark is moved then, whether or not the alert changes.
     """
 
     def __init__(self, table: MutableMapping[bytes, bytes], rules: Iterable[Rule], counters: Counters) -> None:
@@ -106,32 +137,30 @@ class Alerts:
 
     def _transition(self, warning: Warning, rule: Rule, source: Source, committed: int) -> Transition | None:
         key = alert_key(source.partition, warning.entity, rule.name)
-        changes = [Change(*fields) for fields in LAYOUT.iter_unpack(self.table.get(key) or b"")]
-        last = changes[-1] if changes else None
-        if last and warning.partition == last.partition and warning.offset <= last.offset:
-            made = next((change.transition for change in changes if change.offset == warning.offset), None)
+        states = States.unpack(self.table.get(key))
+        if states.decided(warning):
+            made = next((change.transition for change in states.changes if change.offset == warning.offset), None)
             if made is not None:
                 # Written again: a table kept on disk may hold what its changelog lost in a crash.
-                self._write(key, changes)
+                self.table[key] = states.pack()
             return made
-        state = AlertState(last.raised, last.at) if last else AlertState()
+        changes = states.changes
+        state = AlertState(changes[-1].raised, changes[-1].at) if changes else AlertState()
         state, transition = decide(state, rule, warning.score, warning.at)
         if transition is not None:
             if len(changes) == MOST_KEPT:
-                oldest = changes.pop(0)
-                if oldest.read >= committed:
-                    raise NotCommitted(oldest.read)
-            changes.append(Change(warning.partition, warning.offset, source.offset, warning.at, state.raised))
-            self._write(key, changes)
+                if changes[0].read >= committed:
+                    raise NotCommitted(changes[0].read)
+                del changes[0]
+            changes.append(Change(warning.offset, source.offset, warning.at, state.raised))
+        if transition is not None or warning.stands_for_others:
+            self.table[key] = States(Mark(warning.partition, warning.offset, source.offset), changes).pack()
         return transition
-
-    def _write(self, key: bytes, changes: Iterable[Change]) -> None:
-        self.table[key] = b"".join(LAYOUT.pack(*change) for change in changes)
 
 
 def states_mark(states: bytes) -> int:
     """How far into the warnings topic whoever wrote the table value `states` had read."""
-    return int(LAYOUT.unpack_from(states, len(states) - LAYOUT.size)[2])
+    return States.unpack(states).mark.read
 
 
 def alert_key(partition: int, entity: str, rule: str) -> bytes:
@@ -160,11 +189,13 @@ def read_warning(record: Record) -> Warning:
         source = read["source"]
         texts = [read["id"], read["entity"], read["rule"]]
         numbers = [float(read["made_at"]), float(read["score"])]
-        place = [source["partition"], source["offset"]]
+        place = source["partition"], source["offset"]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise InvalidWarning("not_a_warning", f"The record is no warning: {type(error).__name__}: {error}.") from None
     if not all(isinstance(text, str) for text in texts) or not all(map(math.isfinite, numbers)):
         raise InvalidWarning("not_a_warning", "The record is no warning: an id or a number in it is none.")
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in place) or place[0] >= 1 << 31:
         raise InvalidWarning("not_a_warning", "The record is no warning: its source is none.")
-    return Warning(*texts, *numbers, *place)
+    id, entity, rule = texts
+    at, score = numbers
+    return Warning(id, entity, rule, at, score, *place, STANDS_FOR in record.headers)

@@ -11,14 +11,16 @@ class Counters:
     """Counts since the worker started. events_in = processed + dead_lettered + dropped + those still in flight.
 
     `events_in` are events read, redelivered ones included; `processed` those whose outputs were handed to the outbox,
-    repeats among them; `dropped` those that a rebalance took from this worker midway (they are delivered again);
-    `dead_lettered` by reason, `warnings_refused` the same for records on the warnings topic.
+    repeats and `conflated` ones (their forecast is a newer one's) among them; `dropped` those that a rebalance took from
+    this worker midway (they are delivered again); `dead_lettered` by reason, `warnings_refused` the same for records on the
+    warnings topic.
     """
 
     events_in: int = 0
     processed: int = 0
     redelivered: int = 0
     repeats: int = 0
+    conflated: int = 0
     dropped: int = 0
     dead_lettered: Counter[str] = field(default_factory=Counter)
     forecasts: int = 0

@@ -17,6 +17,7 @@ from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasting import Forecasting, Question
 from stream_tpp.operators.histories import Histories, NotCommitted
 from stream_tpp.operators.ingest import Ingest
+from stream_tpp.operators.line import Line
 from stream_tpp.operators.records import Channel, Output, Record, Source
 from stream_tpp.operators.sampler import forecast_each
 from stream_tpp.warning.rule import Rule
@@ -54,19 +55,22 @@ class Driver:
 
     `now` is the clock: Kafka's timestamp of what is sent. Each event is committed when it is done, unless `commits` is
     False: then `crash` brings back all since the last `commit`, as a worker that is killed and started anew would read
-    them. The engine is asked about `batch` events at once.
+    them. The engine is asked about `batch` events at once, and lets `waiting` more wait; with `conflate` these are
+    conflated, as a worker does that is behind.
     """
 
     forecaster: Forecaster
     rules: Iterable[Rule] = ()
     fields: Fields = field(default_factory=Fields)
     window: int | None = None
-    slack: int = 64
+    slack: int = 256
     grace: float = 86_400.0
     ahead: float | None = None
     most_rings: int = 10_000
     commits: bool = True
     batch: int = 1
+    waiting: int = 0
+    conflate: bool = False
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -74,7 +78,6 @@ class Driver:
         self.outputs: list[Output] = []
         self._next: dict[int, int] = {}
         self._uncommitted: list[Record] = []
-        self._questions: list[Question] = []
         self._warnings = 0
         self._start_worker(Table(), Table())
 
@@ -89,12 +92,8 @@ class Driver:
     def flush(self) -> list[Output]:
         """Have the engine answer what still waits for a batch to fill."""
         before = len(self.outputs)
-        questions, self._questions = self._questions, []
-        if questions:
-            requests = [question.request for question in questions]
-            forecasts = forecast_each(self.forecaster, requests, self.counters)
-            for question, forecast in zip(questions, forecasts, strict=True):
-                self._write(self.forecasting.answer(question, forecast))
+        while len(self._line):
+            self._answer_batch()
         return self.outputs[before:]
 
     def commit(self, but: Record | None = None) -> None:
@@ -106,7 +105,6 @@ class Driver:
         """Kill the worker, with whatever waits for the engine, and start another: its tables come from the changelogs,
         its events from the last commit on. Returns the outputs of the events that are delivered again.
         """
-        self._questions.clear()
         self._start_worker(Table(self.histories_table.changelog), Table(self.alerts_table.changelog))
         before = len(self.outputs)
         for record in list(self._uncommitted):
@@ -127,21 +125,28 @@ class Driver:
             most_rings=self.most_rings,
         )
         ingest = Ingest(self.forecaster.types, self.fields, ahead=self.ahead)
-        self.forecasting = Forecasting(ingest, self.histories, self.forecaster, self.counters)
+        self.forecasting = Forecasting(ingest, self.histories, self.counters, self.rules)
+        self._line: Line[Question] = Line(self.batch, conflate=self.conflate, urgent=self.forecasting.triage.urgent)
         self.alerts = Alerts(alerts, self.rules, self.counters)
 
     def _run(self, record: Record) -> list[Output]:
         before = len(self.outputs)
         received = self._receive(record)
         if isinstance(received, Question):
-            self._questions.append(received)
-            if len(self._questions) >= self.batch:
-                self.flush()
+            self._line.put(received.entity, received, received.request)
+            if len(self._line) >= self.batch + self.waiting:
+                self._answer_batch()
         else:
             self._write(received)
-        if self.commits and not self._questions:
+        if self.commits and not len(self._line):
             self.commit()
         return self.outputs[before:]
+
+    def _answer_batch(self) -> None:
+        batch = self._line.take()
+        forecasts = forecast_each(self.forecaster, [ask.request for ask in batch], self.counters)
+        for ask, forecast in zip(batch, forecasts, strict=True):
+            self._write(self.forecasting.answer(ask.token, forecast, self.forecaster, ask.stands_for))
 
     def _receive(self, record: Record) -> Question | list[Output]:
         partition = record.source.partition
@@ -158,5 +163,5 @@ class Driver:
             if output.channel == "warnings":
                 source = Source(WARNINGS, 0, self._warnings)
                 self._warnings += 1
-                warning = Record(source, self.now, output.key, output.value)
+                warning = Record(source, self.now, output.key, output.value, output.headers)
                 self.outputs += self.alerts.receive(warning, committed=source.offset)

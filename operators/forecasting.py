@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stream_tpp.event import InvalidEvent
@@ -12,7 +13,9 @@ from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasts import forecast_record, warning_record
 from stream_tpp.operators.histories import Histories
 from stream_tpp.operators.ingest import Ingest
-from stream_tpp.operators.records import Output, Record, record_id, seed_of
+from stream_tpp.operators.records import Output, Record, record_id, seed_of, stands_for_header
+from stream_tpp.operators.triage import Triage
+from stream_tpp.warning.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,23 @@ class Question:
     record: Record
     request: Request
 
+    @property
+    def entity(self) -> tuple[int, str]:
+        """Whose order of events the question belongs to: an entity's events are in order within a partition."""
+        return self.record.source.partition, self.request.entity
+
 
 class Forecasting:
-    """The state machine on the events topic: `receive` each record in order of offset, then `answer` its question."""
+    """The state machine on the events topic: `receive` each record in order of offset, then `answer` its question.
 
-    def __init__(self, ingest: Ingest, histories: Histories, forecaster: Forecaster, counters: Counters) -> None:
+    `triage` knows the entities that an alert by `rules` may concern next.
+    """
+
+    def __init__(self, ingest: Ingest, histories: Histories, counters: Counters, rules: Iterable[Rule] = ()) -> None:
         self.ingest = ingest
         self.histories = histories
-        self.forecaster = forecaster
         self.counters = counters
+        self.triage = Triage(rules)
 
     def receive(self, record: Record, committed: int) -> Question | list[Output]:
         """What to ask the engine about the record, or what to write at once: a dead letter, or nothing for a repeat.
@@ -59,23 +70,32 @@ class Forecasting:
         )
         return Question(record, request)
 
-    def answer(self, question: Question, forecast: Forecast | Exception) -> list[Output]:
-        """The forecast and the warnings of the event; a dead letter where the engine failed on it."""
+    def answer(
+        self, question: Question, forecast: Forecast | Exception, forecaster: Forecaster, stands_for: Sequence[Question] = ()
+    ) -> list[Output]:
+        """The forecast and the warnings of the event, by the forecaster that made them; a dead letter where it failed.
+
+        `stands_for` are earlier questions about the entity that were not put to the engine: the header of the same name
+        tells their offsets. Where the engine failed, they have dead letters too.
+        """
+        questions = [*stands_for, question]
         if isinstance(forecast, Exception):
-            return self._failed(question, forecast)
+            return self._failed(questions, forecast)
         entity, now, source = question.request.entity, question.request.now, question.record.source
-        version = self.forecaster.version
-        engine = {"model": version, "horizon": self.forecaster.horizon, "paths": self.forecaster.paths}
+        engine = {"model": forecaster.version, "horizon": forecaster.horizon, "paths": forecaster.paths}
+        headers = stands_for_header(each.record.source.offset for each in stands_for)
         try:
-            outputs = [forecast_record(entity, source, now, forecast, engine)]
-            outputs += [warning_record(entity, source, now, score, version) for score in forecast.scores]
+            outputs = [forecast_record(entity, source, now, forecast, engine, headers)]
+            outputs += [warning_record(entity, source, now, score, forecaster.version, headers) for score in forecast.scores]
         except Exception as error:
-            return self._failed(question, error)
+            return self._failed(questions, error)
         largest = max(len(output.value or b"") for output in outputs)
         if largest > LARGEST_VALUE:
             detail = f"The forecast is a record of {largest} bytes; put fewer futures on it."
-            return self.refuse(question.record, "oversized_forecast", detail)
-        self.counters.processed += 1
+            return [letter for each in questions for letter in self.refuse(each.record, "oversized_forecast", detail)]
+        self.triage.note(question.entity, forecast.scores)
+        self.counters.processed += len(questions)
+        self.counters.conflated += len(stands_for)
         self.counters.forecasts += 1
         self.counters.warnings += len(forecast.scores)
         return outputs
@@ -85,5 +105,6 @@ class Forecasting:
         self.counters.dead_lettered[reason] += 1
         return [dead_letter(record, reason, detail)]
 
-    def _failed(self, question: Question, error: Exception) -> list[Output]:
-        return self.refuse(question.record, "sampler_failed", f"{type(error).__name__}: {error}")
+    def _failed(self, questions: Iterable[Question], error: Exception) -> list[Output]:
+        detail = f"{type(error).__name__}: {error}"
+        return [letter for each in questions for letter in self.refuse(each.record, "sampler_failed", detail)]

@@ -14,7 +14,14 @@ class NotANumber(ValueError):
     """The engine gave a NaN where a forecast has a number."""
 
 
-def forecast_record(entity: str, source: Source, made_at: float, forecast: Forecast, engine: Mapping[str, object]) -> Output:
+def forecast_record(
+    entity: str,
+    source: Source,
+    made_at: float,
+    forecast: Forecast,
+    engine: Mapping[str, object],
+    headers: Mapping[str, bytes],
+) -> Output:
     """The forecast made at the event at `source`; `engine` holds what all forecasts share: model, horizon, paths.
 
     `made_at` is in event time (seconds), so that the same event always gives the same bytes. Raises NotANumber.
@@ -33,10 +40,10 @@ def forecast_record(entity: str, source: Source, made_at: float, forecast: Forec
     }
     if forecast.futures:
         record["futures"] = [{"times": path.times, "types": path.types} for path in forecast.futures]
-    return Output("forecasts", entity.encode(), encode(record))
+    return Output("forecasts", entity.encode(), encode(record), headers)
 
 
-def warning_record(entity: str, source: Source, made_at: float, score: Score, model: str) -> Output:
+def warning_record(entity: str, source: Source, made_at: float, score: Score, model: str, headers: Mapping[str, bytes]) -> Output:
     """The warning of one rule at the event at `source`. Raises NotANumber."""
     _refuse_nan([score.score, score.low, score.high, *score.lead_quantiles.values()])
     record = {
@@ -51,7 +58,7 @@ def warning_record(entity: str, source: Source, made_at: float, score: Score, mo
         "high": score.high,
         "lead_quantiles": dict(score.lead_quantiles),
     }
-    return Output("warnings", entity.encode(), encode(record))
+    return Output("warnings", entity.encode(), encode(record), headers)
 
 
 def _refuse_nan(numbers: Iterable[float]) -> None:

@@ -35,7 +35,7 @@ class Histories:
         table: MutableMapping[bytes, bytes],
         *,
         window: int = 256,
-        slack: int = 64,
+        slack: int = 256,
         grace: float = 86_400.0,
         most_rings: int = 10_000,
     ) -> None:

@@ -1,12 +1,11 @@
-"""The outbox: outputs leave in the order of their source's offsets, and a record is acknowledged once they arrived."""
+"""The outbox: outputs leave as soon as they are known, and records are acknowledged in order, once theirs arrived."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from stream_tpp.operators.records import Output
@@ -21,13 +20,15 @@ Send = Callable[[Output], Awaitable[Awaitable[object]]]
 class Parcel:
     """A record in flight: what has to arrive before it is acknowledged.
 
-    `writes` are table writes under way to the changelog; `outputs` is None until the record's outputs are known.
+    `writes` are table writes under way to the changelog; `outputs` is None until the record's outputs are known. It is
+    `done` once all of them have arrived.
     """
 
     partition: int
     ack: Callable[[], object]
     writes: Sequence[Awaitable[object]] = ()
     outputs: list[Output] | None = None
+    done: bool = field(default=False, init=False)
     dropped: bool = field(default=False, init=False)
 
 
@@ -38,9 +39,9 @@ class Undeliverable(Exception):
 class Outbox:
     """Records in flight, at most `limit`, in order of offset for each partition.
 
-    `run` sends the outputs of all that are ready at the head of their partition, waits for their delivery, and then
-    acknowledges them in order. Nothing is acknowledged out of order, or before its outputs and its table writes have
-    arrived, so a commit never runs ahead of either.
+    `run` sends outputs in the order in which they become known, which for one entity has to be the order of its events:
+    a forecast does not wait for those of other entities. Nothing is acknowledged out of order, or before its outputs and
+    its table writes have arrived, so a commit never runs ahead of either.
     """
 
     def __init__(self, send: Send, *, limit: int, retries: int = 3, pause: float = 1.0) -> None:
@@ -51,6 +52,7 @@ class Outbox:
         self._retries = retries
         self._pause = pause
         self._parcels: dict[int, deque[Parcel]] = {}
+        self._known: list[Parcel] = []
         self._count = 0
         self._ready = asyncio.Event()
         self._freed = asyncio.Event()
@@ -75,11 +77,17 @@ class Outbox:
         self._parcels.setdefault(parcel.partition, deque()).append(parcel)
         self._count += 1
         if parcel.outputs is not None:
+            self._known.append(parcel)
             self._ready.set()
 
-    def resolve(self, parcel: Parcel, outputs: list[Output]) -> None:
-        """The outputs of a parcel are known."""
+    def resolve(self, parcel: Parcel, outputs: list[Output], stands_for: Sequence[Parcel] = ()) -> None:
+        """The outputs of a parcel are known, and those that it stands for have none: they are done when it is."""
+        if parcel.dropped:
+            return
         parcel.outputs = outputs
+        for other in stands_for:
+            other.outputs = []
+        self._known += [parcel, *stands_for]
         self._ready.set()
 
     def drop(self) -> int:
@@ -95,6 +103,7 @@ class Outbox:
                 # The consumer waits for records that are referred to; these will never be acknowledged.
                 parcel.ack = _nothing
         self._parcels.clear()
+        self._known.clear()
         self._count = 0
         self.epoch += 1
         self._freed.set()
@@ -105,18 +114,20 @@ class Outbox:
         while True:
             await self._ready.wait()
             self._ready.clear()
-            parcels = list(self._at_head())
+            parcels, self._known = self._known, []
             await self._deliver(parcels)
             for parcel in parcels:
-                if not parcel.dropped:
-                    self._parcels[parcel.partition].popleft()
-                    self._count -= 1
-                    parcel.ack()
-            self._freed.set()
+                parcel.done = True
+                # It may be long until it can be acknowledged.
+                parcel.outputs, parcel.writes = [], ()
+            self._acknowledge()
 
-    def _at_head(self) -> Iterator[Parcel]:
+    def _acknowledge(self) -> None:
         for parcels in self._parcels.values():
-            yield from itertools.takewhile(lambda parcel: parcel.outputs is not None, parcels)
+            while parcels and parcels[0].done:
+                parcels.popleft().ack()
+                self._count -= 1
+        self._freed.set()
 
     async def _deliver(self, parcels: Sequence[Parcel]) -> None:
         writes = [write for parcel in parcels for write in parcel.writes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ class Record:
     timestamp: float
     key: bytes | None
     value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,18 @@ def entity_key(partition: int, entity: str) -> bytes:
     if len(name) >= LONGEST_IN_KEY:
         name = hashlib.blake2b(name, digest_size=LONGEST_IN_KEY).digest()
     return partition.to_bytes(4) + name
+
+
+STANDS_FOR = "stands_for"
+
+
+def stands_for_header(offsets: Iterable[int]) -> dict[str, bytes]:
+    """The header that names the earlier events of an entity (by their offsets) that an output stands for, if any.
+
+    What is conflated depends on how far behind the engine is, so it has no place in a value, which a repeat must equal.
+    """
+    named = ",".join(map(str, offsets))
+    return {STANDS_FOR: named.encode()} if named else {}
 
 
 def encode(record: Mapping[str, Any]) -> bytes:

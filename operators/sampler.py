@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-import time
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
 
 from stream_tpp.forecast import Forecast, Request
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecaster import Forecaster
+from stream_tpp.operators.line import Ask, Line
 
 Token = TypeVar("Token")
-Waiting: TypeAlias = "queue.SimpleQueue[tuple[Token, Request] | None]"
 
 log = logging.getLogger(__name__)
 
@@ -38,27 +36,29 @@ def forecast_each(forecaster: Forecaster, requests: Sequence[Request], counters:
 
 
 class Sampler(Generic[Token]):
-    """A thread that answers requests in micro-batches, across entities and partitions, in order of arrival.
+    """A thread that answers requests in micro-batches, across entities and partitions, in the order of a `Line`.
 
-    A batch closes at `max_batch` requests, or `max_wait` seconds after its first. `deliver` is called on the thread with
-    the tokens of a batch, each with its forecast or the exception that it caused.
+    `deliver` is called on the thread with what a batch asked, each with its forecast or the exception that it caused, and
+    the forecaster that answered: `forecaster` may be replaced at any time, and the next batch is the new one's.
     """
 
     def __init__(
         self,
         forecaster: Forecaster,
-        deliver: Callable[[list[tuple[Token, Forecast | Exception]]], None],
+        deliver: Callable[[Forecaster, list[tuple[Ask[Token], Forecast | Exception]]], None],
         counters: Counters,
         *,
         max_batch: int = 16,
         max_wait: float = 0.005,
+        conflate: bool = False,
+        urgent: Callable[[Hashable], bool] = lambda entity: False,
     ) -> None:
         self.forecaster = forecaster
         self.deliver = deliver
         self.counters = counters
-        self.max_batch = max_batch
         self.max_wait = max_wait
-        self._waiting: Waiting[Token] = queue.SimpleQueue()
+        self._new_line: Callable[[], Line[Token]] = lambda: Line(max_batch, conflate=conflate, urgent=urgent)
+        self._line = self._new_line()
         self._thread: threading.Thread | None = None
 
     @property
@@ -68,43 +68,31 @@ class Sampler(Generic[Token]):
     def start(self) -> None:
         """Start the thread. What was submitted before is answered too."""
         if not self.alive:
-            self._thread = threading.Thread(target=self._run, args=[self._waiting], name="stream-tpp-sampler", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=[self._line], name="stream-tpp-sampler", daemon=True)
             self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
         """End the thread when it has answered what was submitted; wait for that at most `within` seconds."""
-        thread, waiting = self._thread, self._waiting
-        # A queue of its own for each thread: the end of one is never read by the next.
-        self._thread, self._waiting = None, queue.SimpleQueue()
-        waiting.put(None)
+        thread, line = self._thread, self._line
+        # A line of its own for each thread: the end of one is never read by the next.
+        self._thread, self._line = None, self._new_line()
+        line.close()
         if thread is not None:
             thread.join(within)
 
-    def submit(self, token: Token, request: Request) -> None:
-        self._waiting.put((token, request))
+    def submit(self, entity: Hashable, token: Token, request: Request) -> None:
+        self._line.put(entity, token, request)
 
-    def _run(self, waiting: Waiting[Token]) -> None:
-        last = False
-        while not last and (first := waiting.get()) is not None:
-            batch, last = self._batch(first, waiting)
-            forecasts = forecast_each(self.forecaster, [request for _, request in batch], self.counters)
+    def clear(self) -> None:
+        """Forget what was submitted and is not with the engine yet."""
+        self._line.clear()
+
+    def _run(self, line: Line[Token]) -> None:
+        while batch := line.take(self.max_wait):
+            forecaster = self.forecaster
+            forecasts = forecast_each(forecaster, [ask.request for ask in batch], self.counters)
             try:
-                self.deliver([(token, forecast) for (token, _), forecast in zip(batch, forecasts, strict=True)])
+                self.deliver(forecaster, list(zip(batch, forecasts, strict=True)))
             except RuntimeError as error:
                 # The event loop was closed meanwhile: nobody waits for these any more.
                 log.warning("Nobody takes the forecasts of %d events: %r", len(batch), error)
-
-    def _batch(self, first: tuple[Token, Request], waiting: Waiting[Token]) -> tuple[list[tuple[Token, Request]], bool]:
-        """The next batch, and whether the thread is to end after it."""
-        batch = [first]
-        closes = time.monotonic() + self.max_wait
-        while len(batch) < self.max_batch:
-            try:
-                # An item that waits is taken whatever the time, so a backlog fills whole batches.
-                item = waiting.get(timeout=max(closes - time.monotonic(), 0.0))
-            except queue.Empty:
-                break
-            if item is None:
-                return batch, True
-            batch.append(item)
-        return batch, False

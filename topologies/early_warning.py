@@ -62,6 +62,7 @@ def assemble(
         max_batch=sampler.max_batch,
         max_wait=sampler.max_wait,
         max_in_flight=sampler.max_in_flight,
+        conflate=sampler.conflate,
         on_error=cast(OnError, settings.worker.on_error),
         # A third to finish what is in flight, the rest to join again.
         patience=settings.worker.rebalance_timeout / 3,

@@ -1,16 +1,18 @@
 """The books of an audit: what the records of a topology's topics say happened to each event.
 
 What is owed: for each event either a forecast, under the id made of its entity and place, and one warning a rule; or a
-dead letter that holds its bytes; or nothing, where an event of the same entity and id came before (a repeat). For the
-warnings, in their order: each change of an alert that the rules demand. What is owed and missing is lost; what is there
-again, byte for byte, is duplicated; what is neither owed nor the same as before is contradictory.
+dead letter that holds its bytes; or nothing, where an event of the same entity and id came before (a repeat), or where
+the forecast of a later event of the entity says that it stands for this one (conflated). For the warnings, in their
+order: each change of an alert that the rules demand. What is owed and missing is lost; what is there again, byte for
+byte, is duplicated; what another model made again, of an event delivered again, is remade; what is neither owed nor the
+same as before is contradictory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
@@ -51,18 +53,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the topics hold. `lost`, `duplicated` and `contradictory` count records; `faults` says which, the first few.
+    """What the topics hold. `lost`, `duplicated`, `remade` and `contradictory` count records; `faults` says which, the first
+    few.
 
-    `processed` are events with a forecast, and repeats. `latencies`: of each event with a forecast, when it was written
-    (seconds) and the seconds from then to the forecast, both as stamped in Kafka; in order.
+    `processed` are events with a forecast, repeats, and conflated ones. `latencies`: of each event with a forecast, when it
+    was written (seconds) and the seconds from then to the forecast, both as stamped in Kafka; in order.
     """
 
     events_in: int
     processed: int
     repeats: int
+    conflated: int
     dead_lettered: int
     lost: int
     duplicated: int
+    remade: int
     contradictory: int
     forecasts: int
     warnings: int
@@ -76,7 +81,7 @@ class Audit:
     def sound(self) -> bool:
         """Every event is accounted for once, and nothing else was written."""
         whole = self.events_in == self.processed + self.dead_lettered
-        return whole and not (self.lost or self.duplicated or self.contradictory)
+        return whole and not (self.lost or self.duplicated or self.remade or self.contradictory)
 
 
 def latency(account: Audit, quantile: float, since: float = 0.0) -> float:
@@ -98,10 +103,13 @@ class Ledger:
         self.warnings: dict[str, _Warning] = {}
         self.alerts: dict[tuple[str, str], _Output] = {}
         self.reasons: Counter[str] = Counter()
+        # Of events that a forecast stands for: the place of that forecast's event.
+        self.conflated: dict[Place, Place] = {}
         self._seen: dict[tuple[int, str, str], Place] = {}
-        self._standing: dict[tuple[int, str, str], AlertState] = {}
+        self._standing: dict[tuple[int, str, str], _Standing] = defaultdict(_Standing)
         self._owed_alerts: dict[tuple[str, str], str] = {}
         self._duplicated = 0
+        self._remade = 0
         self._contradictory = 0
         self._faults: list[str] = []
 
@@ -117,7 +125,8 @@ class Ledger:
 
     def settled(self, events: int) -> bool:
         """Whether so many events were read and nothing is owed for them any more."""
-        done = len(self.forecasts) + len(self.dead_letters) + sum(event.repeat_of is not None for event in self.events.values())
+        done = len(self.forecasts) + len(self.dead_letters) + len(self.conflated)
+        done += sum(event.repeat_of is not None for event in self.events.values())
         return len(self.events) >= events and done >= events and self.audit().lost == 0
 
     def audit(self) -> Audit:
@@ -130,14 +139,17 @@ class Ledger:
             contradictory += 1
             faults.append(f"contradictory: {fault}")
         repeats = [place for place, event in self.events.items() if self._repeats(place, event)]
+        conflated = [place for place in self.conflated if self._conflated(place)]
         states = Counter(state for _, state in self.alerts)
         return Audit(
             events_in=len(self.events),
-            processed=sum(place in self.events for place in self.forecasts) + len(repeats),
+            processed=sum(place in self.events for place in self.forecasts) + len(repeats) + len(conflated),
             repeats=len(repeats),
+            conflated=len(conflated),
             dead_lettered=sum(place in self.events for place in self.dead_letters),
             lost=lost,
             duplicated=self._duplicated,
+            remade=self._remade,
             contradictory=contradictory,
             forecasts=len(self.forecasts),
             warnings=len(self.warnings),
@@ -180,13 +192,13 @@ class Ledger:
     def _output(self, entry: Entry) -> None:
         try:
             record = orjson.loads(entry.value or b"")
-            output = _Output(record["id"], record["entity"], entry.timestamp, _digest(entry.value))
+            output = _Output(record["id"], record["entity"], entry.timestamp, _digest(entry.value), record.get("model"))
             if entry.key != output.entity.encode():
                 raise ValueError(f"its key is {entry.key!r}")
             if entry.role == "forecasts":
-                self._forecast(record, output)
+                self._forecast(record, output, _stands_for(entry))
             elif entry.role == "warnings":
-                self._warning(record, output)
+                self._warning(record, output, _stands_for(entry))
             else:
                 self._is_new(self.alerts, (record["warning"], record["state"]), output, f"alert {output.id}")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -194,27 +206,35 @@ class Ledger:
                 f"record {entry.offset} of partition {entry.partition} of {entry.role} is no such record: {error!r}"
             )
 
-    def _forecast(self, record: Mapping[str, Any], output: _Output) -> None:
+    def _forecast(self, record: Mapping[str, Any], output: _Output, stands_for: Sequence[int]) -> None:
         place = Place(record["source"]["partition"], record["source"]["offset"])
         if output.id != f"{output.entity}:{self.topic}:{place.partition}:{place.offset}":
             raise ValueError(f"its id is {output.id!r}")
         self._is_new(self.forecasts, place, output, f"forecast {output.id}")
+        # A copy may stand for others than the first: after a crash another worker may have been behind.
+        for offset in stands_for:
+            self.conflated.setdefault(Place(place.partition, offset), place)
 
-    def _warning(self, record: Mapping[str, Any], output: _Output) -> None:
+    def _warning(self, record: Mapping[str, Any], output: _Output, stands_for: Sequence[int]) -> None:
         source, rule = record["source"], record["rule"]
         place = Place(source["partition"], source["offset"])
         if output.id != f"{output.entity}:{self.topic}:{place.partition}:{place.offset}:{rule}":
             raise ValueError(f"its id is {output.id!r}")
-        warning = _Warning(output.id, output.entity, output.timestamp, output.digest, place, rule)
-        if self._is_new(self.warnings, output.id, warning, f"warning {output.id}") and rule in self.rules:
-            self._expect_alert(warning, float(record["score"]), float(record["made_at"]))
+        warning = _Warning(output.id, output.entity, output.timestamp, output.digest, output.model, place, rule)
+        self._is_new(self.warnings, output.id, warning, f"warning {output.id}")
+        if rule in self.rules:
+            self._expect_alert(warning, float(record["score"]), float(record["made_at"]), bool(stands_for))
 
-    def _expect_alert(self, warning: _Warning, score: float, at: float) -> None:
-        key = (warning.place.partition, warning.entity, warning.rule)
-        state, transition = decide(self._standing.get(key, AlertState()), self.rules[warning.rule], score, at)
-        self._standing[key] = state
+    def _expect_alert(self, warning: _Warning, score: float, at: float, stands_for_others: bool) -> None:
+        standing = self._standing[warning.place.partition, warning.entity, warning.rule]
+        if warning.place.offset <= standing.decided:
+            return
+        standing.state, transition = decide(standing.state, self.rules[warning.rule], score, at)
         if transition is not None:
             self._owed_alerts[warning.id, transition] = warning.entity
+        # Until then a repeat changes nothing, and an event that comes late for the first time is none that was stood for.
+        if transition is not None or stands_for_others:
+            standing.decided = warning.place.offset
 
     def _is_new(self, book: dict[Any, Any], key: Any, output: Any, what: str) -> bool:
         """Enter the output, and say whether it is the first of its key; what comes again is duplicated or contradictory."""
@@ -224,6 +244,9 @@ class Ledger:
         if first.digest == output.digest:
             self._duplicated += 1
             self._faults.append(f"duplicated: {what}")
+        elif first.model != output.model:
+            self._remade += 1
+            self._faults.append(f"remade: {what}, by another model")
         else:
             self._contradicts(f"{what} is there with other content")
         return False
@@ -234,6 +257,8 @@ class Ledger:
 
     def _missing(self) -> Iterator[str]:
         for place, event in self.events.items():
+            if place in self.conflated:
+                continue
             if place in self.forecasts:
                 for rule in self.rules:
                     warning = f"{self.forecasts[place].id}:{rule}"
@@ -251,6 +276,10 @@ class Ledger:
                 yield f"forecast {forecast.id} is not of the event at its source"
             if place in self.dead_letters:
                 yield f"{_at(place)} has both a forecast and a dead letter"
+        for place, newer in self.conflated.items():
+            event, by = self.events.get(place), self.events.get(newer)
+            if event is None or by is None or event.entity != by.entity or place >= newer:
+                yield f"forecast {self.forecasts[newer].id} stands for {_at(place)}, which is no earlier one of its entity"
         for place, letter in self.dead_letters.items():
             event = self.events.get(place)
             if event is None or letter.key != event.key or letter.value not in (None, event.value):
@@ -262,13 +291,18 @@ class Ledger:
             for key in self.alerts.keys() - self._owed_alerts.keys():
                 yield f"alert {self.alerts[key].id} is not what its warnings demand"
 
+    def _conflated(self, place: Place) -> bool:
+        """Whether the event has no forecast or dead letter of its own; after a crash it may have, besides."""
+        return place in self.events and place not in self.forecasts and place not in self.dead_letters
+
     def _repeats(self, place: Place, event: _Event) -> bool:
         """Whether the event is a repeat that was passed over; a window forgets, so it may have its own forecast instead."""
         return (
             event.repeat_of is not None
             and place not in self.forecasts
             and place not in self.dead_letters
-            and event.repeat_of in self.forecasts
+            and place not in self.conflated
+            and (event.repeat_of in self.forecasts or event.repeat_of in self.conflated)
         )
 
     def _latencies(self) -> Iterator[tuple[float, float]]:
@@ -292,6 +326,7 @@ class _Output:
     entity: str
     timestamp: float
     digest: Digest
+    model: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +335,28 @@ class _Warning(_Output):
     rule: str
 
 
+@dataclass(slots=True)
+class _Standing:
+    """An alert of one entity and rule, and the offset of the event up to which it is decided."""
+
+    state: AlertState = AlertState()  # noqa: RUF009
+    decided: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class _DeadLetter:
     key: Digest
     value: Digest | None
+    model: None = None
 
     @property
     def digest(self) -> tuple[Digest, Digest | None]:
         return self.key, self.value
+
+
+def _stands_for(entry: Entry) -> list[int]:
+    named = entry.headers.get("stands_for")
+    return [int(offset) for offset in named.split(b",")] if named else []
 
 
 def _digest(value: bytes | None) -> Digest:

@@ -16,9 +16,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # The counters that count one thing each: the metric's name, the field of Counters, what it counts.
 COUNTS = (
     ("events", "events_in", "Events read, those delivered again included."),
-    ("events_processed", "processed", "Events whose outputs were handed to the outbox, repeats among them."),
+    ("events_processed", "processed", "Events whose outputs were handed to the outbox, repeats and conflated ones among them."),
     ("events_redelivered", "redelivered", "Events delivered again, whose outputs were written again under the same ids."),
     ("events_repeated", "repeats", "Events that repeat the id of an earlier one, and were passed over."),
+    ("events_conflated", "conflated", "Events whose forecast stands in a newer one of their entity: the sampler was behind."),
     ("events_dropped", "dropped", "Events that a rebalance took from this worker midway; they are delivered again."),
     ("forecasts", "forecasts", "Forecasts made."),
     ("warnings", "warnings", "Warnings made."),

@@ -44,10 +44,14 @@ class Plugged:
     warnings: TopicT
     alerts: TopicT
     dead_letters: TopicT
-    forecaster: Forecaster
     counters: Counters
     forecast_agent: ForecastAgent
     alert_agent: AlertAgent | None
+
+    @property
+    def forecaster(self) -> Forecaster:
+        """What forecasts now."""
+        return self.forecast_agent.sampler.forecaster
 
 
 def plug(
@@ -65,11 +69,12 @@ def plug(
     ahead: float | None = None,
     grace: float = 86_400.0,
     window: int | None = None,
-    slack: int = 64,
+    slack: int = 256,
     most_rings: int = 10_000,
     max_batch: int = 16,
     max_wait: float = 0.005,
-    max_in_flight: int = 256,
+    max_in_flight: int = 2048,
+    conflate: bool = True,
     on_error: OnError = "dead_letter",
     patience: float = 2.0,
     declare: bool = True,
@@ -82,8 +87,9 @@ def plug(
     to be called forecasts, warnings, alerts and dead-letters.
 
     `fields` says how events are written, `ahead` and `grace` (seconds) how far their times may lie before and behind, see
-    Ingest and Histories; `max_batch`, `max_wait` (seconds) and `max_in_flight` bound the sampler's work. `on_error`: what
-    to do with a record that meets an error nobody foresaw. `patience`: seconds that those in flight get when a rebalance
+    Ingest and Histories; `max_batch`, `max_wait` (seconds) and `max_in_flight` bound the sampler's work; `conflate`: one
+    forecast for several events of an entity when it is behind. `on_error`: what to do with a record that meets an error
+    nobody foresaw. `patience`: seconds that those in flight get when a rebalance
     begins, less than the app's `broker_rebalance_timeout`.
 
     The app gets a transport of ours (see stream_tpp.topologies.transport): around a rebalance, Faust's own loses records.
@@ -103,8 +109,8 @@ def plug(
     forecasting = Forecasting(
         Ingest(forecaster.types, fields, max_event_bytes, ahead),
         Histories(histories, window=window, slack=slack, grace=grace, most_rings=most_rings),
-        forecaster,
         counters,
+        rules,
     )
     written = topics.written()
     forecast_agent = ForecastAgent(
@@ -112,9 +118,11 @@ def plug(
         histories,
         written,
         forecasting,
+        forecaster,
         max_batch=max_batch,
         max_wait=max_wait,
         max_in_flight=max_in_flight,
+        conflate=conflate,
         on_error=on_error,
         patience=patience,
     )
@@ -132,7 +140,6 @@ def plug(
         events=events_topic,
         histories=histories,
         **written,
-        forecaster=forecaster,
         counters=counters,
         forecast_agent=forecast_agent,
         alert_agent=alert_agent,

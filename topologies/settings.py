@@ -83,13 +83,17 @@ class Forecasts(Section):
 class Sampler(Section):
     """The sampler thread: a micro-batch closes at `max_batch` requests or after `max_wait` seconds.
 
+    Of `max_in_flight` events at once the outputs are awaited. With `conflate`, while more requests wait than a micro-batch
+    takes, several of one entity become one: the newest, which says for which events it stands.
+
     `threads` is how many cores a model on the CPU may use at once. Its products are small: a second thread gains little on
     an idle machine, and on a busy one waits, spinning, for the first (measured: 20 times slower, and worse).
     """
 
     max_batch: int = field(default=16, metadata={"least": 1})
     max_wait: float = field(default=0.005, metadata={"least": 0.0})
-    max_in_flight: int = field(default=256, metadata={"least": 1})
+    max_in_flight: int = field(default=2048, metadata={"least": 1})
+    conflate: bool = True
     threads: int = field(default=1, metadata={"least": 1})
 
 
@@ -103,7 +107,7 @@ class Histories(Section):
     """
 
     window: int = field(default=256, metadata={"least": 1})
-    slack: int = field(default=64, metadata={"least": 2})
+    slack: int = field(default=256, metadata={"least": 2})
     grace: float = field(default=86_400.0, metadata={"least": 0.0})
     ahead: float | None = None
     max_entities: int = field(default=100_000, metadata={"least": 1})

@@ -104,7 +104,7 @@ def prepare(folder: Path, settings: Settings, broker: str, flights: Flights) -> 
         settings,
         topics=topics,
         forecasts=dataclasses.replace(settings.forecasts, horizon=FORECAST_HORIZON, paths=PATHS, futures=PUBLISHED),
-        sampler=dataclasses.replace(settings.sampler, max_batch=MAX_BATCH, max_wait=MAX_WAIT),
+        sampler=dataclasses.replace(settings.sampler, max_batch=MAX_BATCH, max_wait=MAX_WAIT, conflate=False),
         histories=dataclasses.replace(settings.histories, grace=DAY, folder=folder / "worker-data"),
         worker=dataclasses.replace(settings.worker, application=name),
         web=dataclasses.replace(settings.web, host="127.0.0.1", port=_free_port()),

@@ -16,7 +16,7 @@ QUARTER_DAY = 6 * 3600.0
 
 @pytest.fixture
 def settings(kafka: Broker, name: str, tmp_path: Path) -> Settings:
-    """Few paths, so that 5,000 events take a minute; two rules, whose thresholds the scores cross now and then."""
+    """Few paths, so that 5,000 events take a minute, each with its forecast; two rules, whose thresholds scores cross."""
     return Settings(
         kafka=kafka.connection,
         topics=Topics(
@@ -27,7 +27,7 @@ def settings(kafka: Broker, name: str, tmp_path: Path) -> Settings:
             dead_letters=f"{name}-dead-letters",
         ),
         forecasts=Forecasts(model="flights", horizon=QUARTER_DAY, paths=4),
-        sampler=Sampler(max_batch=64),
+        sampler=Sampler(max_batch=64, conflate=False),
         histories=Histories(folder=tmp_path / "data"),
         worker=Worker(application=name),
         rules=(

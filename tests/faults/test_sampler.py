@@ -1,10 +1,11 @@
 """The engine is slow, fails, or never answers: the worker stays in its group, and every event gets its due."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
-from stream_tpp.topologies.settings import Settings
+from stream_tpp.topologies.settings import Sampler, Settings
 from tests.faults.fleet import Fleet, until
 from tests.faults.traffic import Traffic, verdict
 
@@ -70,7 +71,8 @@ async def test_an_engine_that_hangs_shows_in_livez_and_a_restart_makes_up_for_it
 async def test_ten_times_what_the_sampler_can_do_waits_in_kafka_and_drains(
     fleet: Fleet, traffic: Traffic, settings: Settings, soak: bool
 ) -> None:
-    (worker,) = fleet.start()
+    settings = dataclasses.replace(settings, sampler=Sampler(max_in_flight=256, conflate=False))
+    (worker,) = fleet.start(settings=settings)
     fleet.feel("each 0.05")
     traffic.rate = 200
     traffic.flow()

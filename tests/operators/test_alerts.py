@@ -40,8 +40,8 @@ class Topic:
         self.alerts = Alerts(Table(self.table.changelog), self.rules, Counters())
         self.table = self.alerts.table
 
-    def send(self, value: bytes | None) -> list[dict]:
-        record = Record(Source("warnings", 0, len(self.records)), 0.0, b"a", value)
+    def send(self, value: bytes | None, **headers: bytes) -> list[dict]:
+        record = Record(Source("warnings", 0, len(self.records)), 0.0, b"a", value, headers)
         self.records.append(record)
         return self.deliver(record)
 
@@ -106,6 +106,16 @@ def test_a_warning_written_twice_changes_nothing_the_second_time() -> None:
     assert topic.send(warning(1, 0.1)) == first[1:]
     assert topic.send(warning(2, 0.1)) == []
     assert len(set(topic.table.changelog)) == 2
+
+
+def test_a_warning_that_stands_for_earlier_ones_decides_for_them() -> None:
+    topic = Topic()
+    first = topic.send(warning(3, 0.4), stands_for=b"1,2")
+    # After a crash the earlier ones are written after all. The alert agent may crash, too, and read all of it again.
+    first += topic.send(warning(1, 0.9)) + topic.send(warning(2, 0.9)) + topic.send(warning(3, 0.4)) + topic.send(warning(4, 0.6))
+    assert [alert["id"] for alert in first] == ["a:events:0:4:r:raised"]
+    topic.start()
+    assert [alert for record in topic.records for alert in topic.deliver(record)] == first
 
 
 def test_an_alert_that_flaps_waits_for_a_commit_before_a_change_is_forgotten() -> None:

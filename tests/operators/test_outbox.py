@@ -1,4 +1,4 @@
-"""Acknowledged in order, after delivery, or not at all."""
+"""Sent as soon as it is known; acknowledged in order, after delivery, or not at all."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -81,7 +81,7 @@ async def test_a_record_is_acknowledged_after_its_table_writes_arrived() -> None
     assert broker.happened == ["sent a", "acked 1"]
 
 
-async def test_a_record_waits_for_those_before_it_in_its_partition_and_for_no_other() -> None:
+async def test_a_record_is_sent_at_once_and_acknowledged_after_those_before_it_in_its_partition() -> None:
     broker = Broker()
     outbox = Outbox(broker.send, limit=10)
     async with publishing(outbox):
@@ -89,10 +89,25 @@ async def test_a_record_waits_for_those_before_it_in_its_partition_and_for_no_ot
         for parcel in (slow, broker.parcel("quick", [output("q")]), broker.parcel("other", [output("o")], partition=1)):
             outbox.put(parcel)
         await settled()
-        assert broker.happened == ["sent o", "acked other"]
+        assert broker.happened == ["sent q", "sent o", "acked other"]
         outbox.resolve(slow, [output("s")])
         await settled()
-    assert broker.happened[2:] == ["sent s", "sent q", "acked slow", "acked quick"]
+    assert broker.happened[3:] == ["sent s", "acked slow", "acked quick"]
+
+
+async def test_records_that_another_stands_for_are_acknowledged_when_its_outputs_arrived() -> None:
+    broker = Broker(by_itself=False)
+    outbox = Outbox(broker.send, limit=10)
+    async with publishing(outbox):
+        earlier, newest = broker.parcel("earlier", None), broker.parcel("newest", None)
+        for parcel in (earlier, newest):
+            outbox.put(parcel)
+        outbox.resolve(newest, [output("n")], [earlier])
+        await settled()
+        assert broker.happened == ["sent n"]
+        broker.under_way["n"].set_result(None)
+        await settled()
+    assert broker.happened == ["sent n", "acked earlier", "acked newest"]
 
 
 async def test_who_reads_waits_while_the_outbox_is_full() -> None:

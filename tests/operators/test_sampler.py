@@ -25,11 +25,14 @@ class Desk:
     def __init__(self, engine, **options) -> None:
         self.counters = Counters()
         self.delivered: queue.Queue = queue.Queue()
-        self.sampler: Sampler[str] = Sampler(engine, self.delivered.put, self.counters, **options)
+        self.sampler: Sampler[str] = Sampler(engine, self.take, self.counters, **options)
+
+    def take(self, forecaster, answers) -> None:
+        self.delivered.put([(ask.token, forecast) for ask, forecast in answers])
 
     def ask(self, *entities: str) -> None:
         for entity in entities:
-            self.sampler.submit(entity, request(entity))
+            self.sampler.submit(entity, entity, request(entity))
 
     def answers(self, count: int) -> list[tuple[str, Forecast | Exception]]:
         found: list[tuple[str, Forecast | Exception]] = []
@@ -92,7 +95,7 @@ def test_a_closed_event_loop_does_not_end_the_thread(engine) -> None:
     taken = threading.Event()
     calls: list[int] = []
 
-    def deliver(answers: list) -> None:
+    def deliver(forecaster, answers: list) -> None:
         calls.append(len(answers))
         if len(calls) == 1:
             raise RuntimeError("Event loop is closed")
@@ -100,8 +103,8 @@ def test_a_closed_event_loop_does_not_end_the_thread(engine) -> None:
 
     sampler: Sampler[str] = Sampler(engine(), deliver, Counters(), max_batch=1)
     sampler.start()
-    sampler.submit("a", request("a"))
-    sampler.submit("b", request("b"))
+    sampler.submit("a", "a", request("a"))
+    sampler.submit("b", "b", request("b"))
     assert taken.wait(WAIT)
     sampler.stop()
 
@@ -116,3 +119,15 @@ def test_what_was_asked_before_the_stop_is_answered_and_a_new_thread_takes_over(
     it.ask("d")
     it.sampler.start()
     assert [entity for entity, _ in it.answers(1)] == ["d"]
+
+
+def test_a_new_forecaster_answers_from_the_next_batch_on(engine) -> None:
+    answered: queue.Queue = queue.Queue()
+    sampler: Sampler[str] = Sampler(engine(version="old"), lambda by, answers: answered.put(by.version), Counters(), max_batch=1)
+    sampler.submit("a", "a", request("a"))
+    sampler.start()
+    assert answered.get(timeout=WAIT) == "old"
+    sampler.forecaster = engine(version="new")
+    sampler.submit("a", "a", request("a"))
+    assert answered.get(timeout=WAIT) == "new"
+    sampler.stop(WAIT)

@@ -172,7 +172,7 @@ async def test_events_that_wait_without_progress_are_a_stall(settings: Settings)
         await until(server, "stream_tpp_events_in_flight", 0)
         clock.now = 1000.0
         assert (await get(server, "/livez"))[0] == 200, "nothing waits, however long ago the last event was"
-        plugged.forecast_agent.sampler.submit = lambda token, request: None  # type: ignore[method-assign]
+        plugged.forecast_agent.sampler.submit = lambda entity, token, request: None  # type: ignore[method-assign]
         await send(app, plugged, 1)
         await until(server, "stream_tpp_events_in_flight", 1)
         assert (await get(server, "/livez"))[0] == 200, "it has only just come"

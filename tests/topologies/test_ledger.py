@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -17,6 +18,10 @@ SCORES = [0.1, 0.9, 0.8, 0.1]
 def entry(role: Role, offset: int, record: Any, key: str | None = "a", at: float = 0.0) -> Entry:
     value = record if isinstance(record, bytes) else orjson.dumps(record)
     return Entry(role, 0, offset, at, None if key is None else key.encode(), value)
+
+
+def standing_for(entry: Entry, *offsets: int) -> Entry:
+    return replace(entry, headers={"stands_for": ",".join(map(str, offsets)).encode()})
 
 
 def event(offset: int, id: str | None = None) -> Entry:
@@ -103,7 +108,7 @@ def test_the_same_record_again_is_duplicated(again: Entry) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        forecast(2, model="other"),
+        forecast(2, made_at=3.0),
         forecast(9),
         forecast(2, id="a:events:0:3"),
         warning(2, 0.7),
@@ -145,6 +150,41 @@ def test_a_repeat_of_a_lost_event_is_lost_as_well() -> None:
 def test_events_of_one_id_in_different_entities_are_no_repeats() -> None:
     other = entry("events", 1, {"entity": "b", "time": 1.0, "type": "tick", "id": "x"}, key="b")
     assert audit([event(0, id="x"), forecast(0), warning(0, 0.1), other]).lost == 1
+
+
+def test_events_that_a_newer_forecast_stands_for_owe_nothing_of_their_own() -> None:
+    stood = [standing_for(forecast(2), 0, 1), standing_for(warning(2, 0.9), 0, 1)]
+    entries = [event(0), event(1), event(2), *stood, alert(2, "raised")]
+    account = audit(entries)
+    assert account.sound, account.faults
+    assert (account.processed, account.conflated, account.forecasts) == (3, 2, 1)
+    # Without the header two events are lost, and a header can't make up for one that is named by nobody.
+    assert audit([*entries[:3], forecast(2), warning(2, 0.9), alert(2, "raised")]).lost == 2
+    assert audit([*entries[:3], standing_for(forecast(2), 0), warning(2, 0.9), alert(2, "raised")]).lost == 1
+
+
+def test_after_a_crash_an_event_may_have_its_own_forecast_and_be_stood_for_too() -> None:
+    stood = [standing_for(forecast(1), 0), standing_for(warning(1, 0.1), 0)]
+    # Written for the first time after the newer one: too late to raise an alert.
+    late = [forecast(0), warning(0, 0.9), forecast(1), warning(1, 0.1)]
+    account = audit([event(0), event(1), *stood, *late])
+    assert (account.lost, account.contradictory, account.conflated, account.alerts_raised) == (0, 0, 0, 0), account.faults
+    # Where nothing says so, its warning counts, as ever.
+    assert audit([event(0), event(1), forecast(1), warning(1, 0.1), *late[:2]]).lost == 1
+
+
+@pytest.mark.parametrize("offset", [2, 3, 7])
+def test_a_forecast_can_stand_for_no_event_but_an_earlier_one_of_its_entity(offset: int) -> None:
+    other = entry("events", 7, {"entity": "b", "time": 1.0, "type": "tick"}, key="b")
+    account = audit([*(each for each in run() if each != forecast(2)), other, standing_for(forecast(2), offset)])
+    assert account.contradictory == 1
+    assert "stands for" in " ".join(account.faults)
+
+
+def test_what_another_model_makes_again_is_neither_the_same_nor_a_contradiction() -> None:
+    account = audit([*run(), forecast(2, model="newer")])
+    assert (account.remade, account.duplicated, account.contradictory) == (1, 0, 0)
+    assert not account.sound
 
 
 def test_the_dead_letter_of_a_warning_is_none_of_the_events() -> None:
