@@ -31,4 +31,6 @@ class Counters:
     alerts_cleared: int = 0
     sampler_batches: int = 0
     sampler_failures: int = 0
+    models_taken_up: int = 0
+    models_refused: int = 0
     last_event_at: float | None = None

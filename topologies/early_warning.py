@@ -10,9 +10,10 @@ import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.forecast import Forecaster as ModelForecaster
+from stream_tpp.model.model import Model
 from stream_tpp.operators.agents import OnError
 from stream_tpp.operators.forecaster import Forecaster
-from stream_tpp.topologies.plug import Plugged, model_at, plug
+from stream_tpp.topologies.plug import Plugged, plug
 from stream_tpp.topologies.settings import Settings
 from stream_tpp.topologies.topics import Topic, changelogs, declare_at_start
 from stream_tpp.topologies.transport import set_fetch_wait
@@ -44,7 +45,9 @@ def assemble(
     plugged = plug(
         app,
         events=topics.events,
-        model=forecaster or _forecaster(settings, rules, published),
+        model=forecaster or settings.forecasts.model,
+        make=lambda model: _forecaster(model, settings, rules, published),
+        pick_up_every=settings.forecasts.pick_up,
         rules=rules,
         partitions=topics.partitions,
         names={
@@ -101,10 +104,10 @@ def _app(settings: Settings) -> faust.App:
     return app
 
 
-def _forecaster(settings: Settings, rules: Sequence[Rule], published: int) -> Forecaster:
+def _forecaster(model: Model, settings: Settings, rules: Sequence[Rule], published: int) -> Forecaster:
     forecasts = settings.forecasts
     return ModelForecaster(
-        model_at(forecasts.model),
+        model,
         rules,
         horizon=forecasts.horizon,
         paths=forecasts.paths,

@@ -26,6 +26,8 @@ COUNTS = (
     ("warnings_read", "warnings_in", "Warnings read by the alert agent."),
     ("sampler_batches", "sampler_batches", "Micro-batches that the sampler ran."),
     ("sampler_failures", "sampler_failures", "Micro-batches that failed and were tried one event at a time."),
+    ("models_taken_up", "models_taken_up", "New models that were taken up while the worker ran."),
+    ("models_refused", "models_refused", "New models that were refused: damaged, or of another vocabulary."),
 )
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]

@@ -25,6 +25,7 @@ from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, layout_of, slot_mark
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.records import Channel
+from stream_tpp.topologies.pick_up import Make, pick_up
 from stream_tpp.topologies.transport import settle_at_rebalance
 from stream_tpp.warning.rule import Rule
 
@@ -62,6 +63,8 @@ def plug(
     rules: Sequence[Rule] = (),
     horizon: float = 3600.0,
     paths: int = 64,
+    make: Make | None = None,
+    pick_up_every: float = 10.0,
     partitions: int | None = None,
     names: Mapping[Channel, str] | None = None,
     fields: Fields | None = None,
@@ -82,9 +85,11 @@ def plug(
     """Have `app` forecast what follows the events on the topic `events`, and warn by `rules`. Call it before the app starts.
 
     `model` is a model folder, a model, or a forecaster; `horizon` (seconds) and `paths` are what a forecaster is made
-    with, where none is given. The events topic has `partitions` partitions (default: the app's `topic_partitions`); so have
-    the topics that are written, which are declared at the start unless `declare` is False. `names` names those that are not
-    to be called forecasts, warnings, alerts and dead-letters.
+    with, where none is given and `make` makes none of a model. Where `model` is a folder, every `pick_up_every` seconds (0:
+    never) is looked whether a new one lies there, see stream_tpp.topologies.pick_up. The events topic has `partitions`
+    partitions (default: the app's `topic_partitions`); so have the topics that are written, which are declared at the
+    start unless `declare` is False. `names` names those that are not to be called forecasts, warnings, alerts and
+    dead-letters.
 
     `fields` says how events are written, `ahead` and `grace` (seconds) how far their times may lie before and behind, see
     Ingest and Histories; `max_batch`, `max_wait` (seconds) and `max_in_flight` bound the sampler's work; `conflate`: one
@@ -100,7 +105,9 @@ def plug(
     Raises StreamTppError: no such model, rules that name unknown types or share a name, an app that is to process exactly once.
     """
     _check_guarantee(app)
-    forecaster = _forecaster(model, rules, horizon, paths)
+    folder = folder_of(model) if isinstance(model, str | os.PathLike) else None
+    make = make or (lambda loaded: ModelForecaster(loaded, rules, horizon=horizon, paths=paths))
+    forecaster = _forecaster(load(folder) if folder else model, make)
     _check(rules, forecaster.types)
     topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
     counters = Counters()
@@ -128,6 +135,8 @@ def plug(
     )
     events_topic = topics.raw(events)
     app.agent(events_topic, name="stream-tpp-forecast")(forecast_agent.run)
+    if folder and pick_up_every:
+        pick_up(app, folder, make, forecast_agent.sampler, counters, pick_up_every)
     settle_at_rebalance(app, forecast_agent.settle)
     alert_agent = None
     if rules:
@@ -211,18 +220,14 @@ def _table(app: faust.App, name: str, partitions: int, mark: Callable[[bytes], i
     return table
 
 
-def model_at(place: str | os.PathLike[str]) -> Model:
-    """The model in a folder, or the one of this name that ships with the package. Raises StreamTppError."""
+def folder_of(place: str | os.PathLike[str]) -> Path:
+    """The model folder `place`, or that of the model of this name that ships with the package."""
     shipped = Path(str(resources.files("stream_tpp"))) / "pretrained" / place
-    return load(shipped if shipped.is_dir() and not Path(place).is_dir() else Path(place))
+    return shipped if shipped.is_dir() and not Path(place).is_dir() else Path(place)
 
 
-def _forecaster(model: object, rules: Sequence[Rule], horizon: float, paths: int) -> Forecaster:
-    if isinstance(model, str | os.PathLike):
-        model = model_at(model)
-    if isinstance(model, Model):
-        return ModelForecaster(model, rules, horizon=horizon, paths=paths)
-    return model  # type: ignore[return-value]
+def _forecaster(model: object, make: Make) -> Forecaster:
+    return make(model) if isinstance(model, Model) else model  # type: ignore[return-value]
 
 
 def _check_guarantee(app: faust.App) -> None:

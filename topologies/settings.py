@@ -69,7 +69,8 @@ class Topics(Section):
 class Forecasts(Section):
     """What is forecast: `horizon` seconds ahead, from `paths` simulated futures, of which `futures` go on the record.
 
-    `model` is a model folder, or the name of a model that ships with the package.
+    `model` is a model folder, or the name of a model that ships with the package. Every `pick_up` seconds the worker looks
+    whether there is a new model in it, and goes on with that; 0 for never.
     """
 
     model: str = "flights"
@@ -77,6 +78,7 @@ class Forecasts(Section):
     paths: int = field(default=64, metadata={"least": 1})
     draft_length: int = field(default=2, metadata={"least": 0})
     futures: int = field(default=0, metadata={"least": 0})
+    pick_up: float = field(default=10.0, metadata={"least": 0.0})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.child import Child
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.ledger import Entry, Ledger
+from stream_tpp.topologies.plug import folder_of
 from stream_tpp.topologies.replay import publish
 from stream_tpp.topologies.settings import Settings, Topics, load
 from stream_tpp.topologies.topics import Topic, declare
@@ -80,8 +80,7 @@ def broker_of(environment: Mapping[str, str]) -> Iterator[tuple[Settings, str]]:
 
 def model_folder(settings: Settings) -> Path:
     """Where the model lies that the settings name: a folder, or one that ships with the package."""
-    shipped = Path(str(resources.files("stream_tpp"))) / "pretrained" / settings.forecasts.model
-    return shipped if shipped.is_dir() else Path(settings.forecasts.model)
+    return folder_of(settings.forecasts.model)
 
 
 def prepare(folder: Path, settings: Settings, broker: str, flights: Flights) -> Run:

@@ -64,6 +64,14 @@ class WorkerProcess:
             assert time.monotonic() < deadline, f"{left} records not committed after {within:.0f} s: {self.log()}"
             await asyncio.sleep(0.5)
 
+    async def counted(self, metric: str, least: int, within: float = 60.0) -> None:
+        """Wait until the metric has reached so much."""
+        deadline = time.monotonic() + within
+        while await asyncio.to_thread(self._metric, metric) < least:
+            self._still_running()
+            assert time.monotonic() < deadline, f"{metric} is not {least} after {within:.0f} s: {self.log()}"
+            await asyncio.sleep(0.1)
+
     def stop(self) -> int:
         """End it as a service manager would (SIGTERM); its exit code."""
         assert self._child is not None
@@ -88,6 +96,11 @@ class WorkerProcess:
     def _still_running(self) -> None:
         assert self._child is not None
         assert self._child.running, f"the worker ended: {self.log()}"
+
+    def _metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line.split()[-1] for line in lines if line.startswith(f"{name} ")))
 
     def _says_ready(self) -> bool:
         try:
