@@ -12,7 +12,7 @@ import click
 
 from stream_tpp.cli.log_option import Log, log_argument
 from stream_tpp.cli.output import json_option, show
-from stream_tpp.model.config import DraftConfig, DraftName, EncoderName, TargetConfig, TimeEncoding
+from stream_tpp.model.config import DraftConfig, DraftName, EncoderName, HeadName, Spacing, TargetConfig, TimeEncoding
 
 if TYPE_CHECKING:
     from stream_tpp.training.fit import Fitted
@@ -48,7 +48,9 @@ class Recorded(click.Command):
 @log_argument()
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the model.")
 @click.option("--encoder", type=click.Choice(get_args(EncoderName)), default="thp", help="The target's Transformer.")
-@click.option("--head", type=click.Choice(["mixture"]), default="mixture", help="The law of the gap: log-normal mixture.")
+@click.option("--head", type=click.Choice(get_args(HeadName)), default="mixture", help="Log-normal mixture, or bins of time.")
+@click.option("--bins", type=click.IntRange(50, 200), default=TargetConfig.bins, help="Of a binned head, at most.")
+@click.option("--spacing", type=click.Choice(get_args(Spacing)), default="quantile", help="Bins of equal mass or equal width.")
 @click.option("--time-encoding", type=click.Choice(get_args(TimeEncoding)), default="sinusoidal", help="How time enters it.")
 @click.option("--cycle", "cycles", type=Cycle(), multiple=True, help="Show the model the phase of hour, day, week or seconds.")
 @click.option("--layers", type=click.IntRange(1), default=TargetConfig.layers, help="Layers of the target.")
@@ -107,7 +109,9 @@ def command(
 
 def _recipe(
     encoder: EncoderName,
-    head: str,
+    head: HeadName,
+    bins: int,
+    spacing: Spacing,
     time_encoding: TimeEncoding,
     cycles: tuple[float, ...],
     layers: int,
@@ -141,6 +145,9 @@ def _recipe(
         time_encoding=time_encoding,
         cycles=cycles,
         dropout=dropout,
+        head=head,
+        bins=bins,
+        spacing=spacing,
     )
     return Recipe(
         target,

@@ -146,35 +146,24 @@ class BinnedLaw:
         return torch.where(j == ended, self.bins.log_above(self.y_elapsed, ended), 0.0)
 
 
-class BinnedHead(nn.Module):
-    """Hidden state -> logits of N K joint tokens. The bins are part of its state: `cut` sets them, a checkpoint keeps them."""
+class TimeBins(nn.Module):
+    """Bins as part of a network's state: `cut` sets them, a checkpoint keeps them."""
 
     knots: Tensor
     edges: Tensor
 
-    def __init__(self, width: int, bins: int, types: int) -> None:
+    def __init__(self, bins: int) -> None:
         super().__init__()
-        self.sizes = (bins, types)
-        self.tokens = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, bins * types))
         self.register_buffer("knots", torch.empty(KNOTS, dtype=torch.float64))
         self.register_buffer("edges", torch.empty(bins - 1, dtype=torch.float64))
         self.cut(Bins.of_normal(bins))
 
     def cut(self, bins: Bins) -> None:
-        """Set the bins, as many as the head has. Target and draft must be given the same."""
-        assert len(bins) == self.sizes[0]
+        """Set the bins, as many as there are. Target and draft must be given the same."""
+        assert bins.edges.shape == self.edges.shape
         self.knots.copy_(bins.knots)
         self.edges.copy_(bins.edges)
         self.bins = Bins(self.knots, self.edges)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Raw outputs [..., N K] of hidden states [..., D]."""
-        raw: Tensor = self.tokens(hidden)
-        return raw
-
-    def law(self, raw: Tensor) -> BinnedLaw:
-        """The law [...] that raw outputs [..., N K] stand for."""
-        return BinnedLaw.from_logits(raw.reshape(*raw.shape[:-1], *self.sizes), self.bins)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -187,6 +176,24 @@ class BinnedHead(nn.Module):
         self.knots, self.edges = knots.to(self.knots.device), edges.to(self.edges.device)
         self.bins = Bins(self.knots, self.edges)
         return self
+
+
+class BinnedHead(TimeBins):
+    """Hidden state -> logits of N K joint tokens."""
+
+    def __init__(self, width: int, bins: int, types: int) -> None:
+        super().__init__(bins)
+        self.sizes = (bins, types)
+        self.tokens = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, bins * types))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Raw outputs [..., N K] of hidden states [..., D]."""
+        raw: Tensor = self.tokens(hidden)
+        return raw
+
+    def law(self, raw: Tensor) -> BinnedLaw:
+        """The law [...] that raw outputs [..., N K] stand for."""
+        return BinnedLaw.from_logits(raw.reshape(*raw.shape[:-1], *self.sizes), self.bins)
 
 
 def _at(log_probabilities: Tensor, index: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.model.config import Spacing
 
 KNOTS = 1024
 _SPREAD = 1e-5  # least distance of two knots, so that values seen again and again share a narrow cell, not a point
 _LEAST_TAIL = 0.05
 _LEAST_MASS = 1e-300
-
-Spacing = Literal["quantile", "width"]
 
 
 @dataclass(frozen=True)

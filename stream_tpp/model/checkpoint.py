@@ -33,7 +33,7 @@ def save(model: Model, folder: str | Path) -> None:
     blobs = {"target": _blob(model.target), "draft": _blob(model.draft)}
     described = {
         "format": FORMAT,
-        "config": asdict(model.config),
+        "config": {"target": _target_described(model.config.target), "draft": asdict(model.config.draft)},
         "types": list(model.types),
         "scale": asdict(model.scale),
         "window": model.window,
@@ -64,6 +64,13 @@ def load(folder: str | Path) -> Model:
         raise StreamTppError(f"The model in {folder} does not fit its own description: fit or copy it again.") from error
     model.facts, model.version = document.get("facts", {}), document["version"]
     return model.to("cuda") if torch.cuda.is_available() else model
+
+
+def _target_described(config: TargetConfig) -> dict[str, Any]:
+    """Without what models had no word for before there were bins: the description of a mixture, and so its version, stays."""
+    unsaid = {"head": TargetConfig.head, "bins": TargetConfig.bins, "spacing": TargetConfig.spacing}
+    described = asdict(config)
+    return {name: value for name, value in described.items() if config.head == "binned" or unsaid.get(name) != value}
 
 
 def _description(folder: Path) -> dict[str, Any]:

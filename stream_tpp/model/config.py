@@ -7,6 +7,8 @@ from stream_tpp.errors import StreamTppError
 
 EncoderName = Literal["thp", "sahp", "attnhp"]
 TimeEncoding = Literal["sinusoidal", "time2vec"]
+HeadName = Literal["mixture", "binned"]
+Spacing = Literal["quantile", "width"]
 DraftName = Literal["anchored", "lstm", "transformer", "moe", "poisson", "early-exit"]
 
 
@@ -15,7 +17,8 @@ class TargetConfig:
     """A target over `types` event types. The paper's is layers=20, heads=8, d_model=64, components=64.
 
     time_scale: seconds that count as 1 in the temporal encodings, about the mean gap. cycles: periods in seconds (a day, a week)
-    whose phase the model sees; a harmonic is a cycle of its own.
+    whose phase the model sees; a harmonic is a cycle of its own. A mixture head has `components`; a binned one has `bins` joint
+    tokens for each type, cut at quantiles of the gaps or at equal widths of their logs (`spacing`).
     """
 
     types: int
@@ -29,11 +32,16 @@ class TargetConfig:
     time_scale: float = 1.0
     cycles: tuple[float, ...] = ()
     dropout: float = 0.0
+    head: HeadName = "mixture"
+    bins: int = 100
+    spacing: Spacing = "quantile"
 
     def __post_init__(self) -> None:
         _one_of("encoder", self.encoder, get_args(EncoderName))
         _one_of("time encoding", self.time_encoding, get_args(TimeEncoding))
-        _at_least_one(self, "types", "layers", "heads", "d_model", "feedforward", "components")
+        _one_of("head", self.head, get_args(HeadName))
+        _one_of("spacing", self.spacing, get_args(Spacing))
+        _at_least_one(self, "types", "layers", "heads", "d_model", "feedforward", "components", "bins")
         if self.d_model % (2 * self.heads):
             raise StreamTppError(f"d_model {self.d_model} is not a multiple of twice the {self.heads} heads: change one of them.")
         if self.encoder == "sahp" and self.time_encoding != "sinusoidal":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.encoder import STABLE_ROWS
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
 
@@ -27,7 +27,7 @@ class Taught(NamedTuple):
     hidden [B, A, G, D]: what it takes the target's hidden states there to be, where it has a view of them.
     """
 
-    law: MixtureLaw
+    law: Law
     place: Tensor
     hidden: Tensor | None = None
 
@@ -54,10 +54,11 @@ class NeuralDraft(nn.Module, Generic[S]):
         """See `stream_tpp.model.protocols.Draft.choose`."""
 
     @abstractmethod
-    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+    def taught(self, block: Block, hidden: Tensor, steps: int, anchors: slice = slice(None)) -> Taught:
         """The laws it would draw from along the events [B, S] themselves, `steps` deep from every anchor at once.
 
-        hidden [B, S, D] are the target's states. Only for training: gradients flow to the draft.
+        hidden [B, S, D] are the target's states; `anchors` leaves out some of the 0, 1 .. S - steps that a draft starts from,
+        if its laws depend on where it started. Only for training: gradients flow to the draft.
         """
 
     def adopt(self, target: Target) -> None:
@@ -66,7 +67,7 @@ class NeuralDraft(nn.Module, Generic[S]):
 
 def draw_along(
     step: Callable[[Block, S], tuple[Tensor, S]],
-    to_law: Callable[[Tensor], MixtureLaw],
+    to_law: Callable[[Tensor], Law],
     state: S,
     pending: Block,
     u: Tensor,
@@ -98,7 +99,7 @@ def draw_along(
 
 def draw_in_line(
     step: Callable[[Block, tuple[Tensor, ...]], tuple[Tensor, tuple[Tensor, ...]]],
-    to_law: Callable[[Tensor], MixtureLaw],
+    to_law: Callable[[Tensor], Law],
     state: tuple[Tensor, ...],
     pending: Block,
     u: Tensor,
@@ -130,7 +131,7 @@ def draw_in_line(
     return block.map(narrow), law, tuple(narrow(torch.stack(parts, 2)) for parts in zip(*states, strict=True))
 
 
-def conditioned(law: MixtureLaw, y_elapsed: Tensor | None, permitted: Tensor | None) -> MixtureLaw:
+def conditioned(law: Law, y_elapsed: Tensor | None, permitted: Tensor | None) -> Law:
     """The law given the quiet time so far and the permitted types, where there are any such."""
     if y_elapsed is not None:
         law = law.given_elapsed(y_elapsed)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from stream_tpp.model.binned import BinnedHead
+from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.law import MixtureLaw
 
 _LOG_SCALE_LOW, _LOG_SCALE_HIGH = -5.0, 3.0
@@ -39,3 +41,13 @@ class MixtureHead(nn.Module):
         if log_scales.requires_grad:
             clamped = log_scales + (clamped - log_scales).detach()
         return MixtureLaw.from_logits(weights, locs, clamped, types)
+
+
+Head = MixtureHead | BinnedHead
+
+
+def build_head(target: TargetConfig, width: int, components: int) -> Head:
+    """A head for hidden states [..., width] of the target's kind, so that a draft's law is of the same kind as the target's."""
+    if target.head == "binned":
+        return BinnedHead(width, target.bins, target.types)
+    return MixtureHead(width, components, target.types)

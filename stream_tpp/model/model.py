@@ -13,7 +13,7 @@ from stream_tpp.model.block import pack
 from stream_tpp.model.config import ModelConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale, MixtureLaw
+from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.sampler import Plan, sample
@@ -89,8 +89,8 @@ class Model:
         )
 
     @torch.inference_mode()
-    def law(self, histories: Sequence[History]) -> MixtureLaw:
+    def law(self, histories: Sequence[History]) -> Law:
         """The law [B] of the event that follows each history (in y, see `scale`), at the time of its last event."""
         packed = pack(histories, self.scale, len(self.types), self.window).to(self.device)
-        law: MixtureLaw = self.target(packed.block)[0]
+        law: Law = self.target(packed.block)[0]
         return law.at(packed.lengths - 1)

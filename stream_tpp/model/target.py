@@ -7,8 +7,8 @@ from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoders import build_encoder
-from stream_tpp.model.heads import MixtureHead
-from stream_tpp.model.law import MixtureLaw
+from stream_tpp.model.heads import build_head
+from stream_tpp.model.law import Law
 
 
 class Target(nn.Module):
@@ -21,14 +21,14 @@ class Target(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = build_encoder(config)
-        self.head = MixtureHead(config.d_model, config.components, config.types)
+        self.head = build_head(config, config.d_model, config.components)
 
-    def forward(self, block: Block) -> tuple[MixtureLaw, Tensor]:
+    def forward(self, block: Block) -> tuple[Law, Tensor]:
         """The law [B, S] of the event after each of [B, S] (padded on the right), and the hidden states [B, S, D]."""
         hidden: Tensor = self.encoder(block)
         return self.law(hidden), hidden
 
-    def law(self, hidden: Tensor) -> MixtureLaw:
+    def law(self, hidden: Tensor) -> Law:
         """The law of the next event [...] from hidden states [..., D]."""
         return self.head.law(self.head(hidden))
 
@@ -43,7 +43,7 @@ class Target(nn.Module):
         last = torch.where((lengths > 0)[:, None], last, 0.0)
         return cache, last[:, None].expand(-1, paths, -1)
 
-    def extend(self, cache: Cache, block: Block) -> tuple[MixtureLaw, Tensor]:
+    def extend(self, cache: Cache, block: Block) -> tuple[Law, Tensor]:
         """Append events [B, P, n] to every path: the law [B, P, n] of what follows each, and hidden states [B, P, n, D]."""
         hidden = self.encoder.extend(cache, block)
         return self.law(hidden), hidden

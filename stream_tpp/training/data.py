@@ -79,6 +79,11 @@ def fit_gap_scale(sequences: Sequence[Observed]) -> GapScale:
     return GapScale(float(log_gaps.mean()), max(float(log_gaps.std()), 1e-3), floor)
 
 
+def standardised_gaps(sequences: Sequence[Observed], scale: GapScale) -> Tensor:
+    """y of every gap, float64 [n]."""
+    return scale.to_y(torch.from_numpy(_gaps(sequences)))
+
+
 def mean_gap(sequences: Sequence[Observed]) -> float:
     """Seconds; 1 where there is no gap to speak of."""
     gaps = _gaps(sequences)

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from stream_tpp.model.draft import NeuralDraft
-from stream_tpp.model.law import MixtureLaw
+from stream_tpp.model.law import Law
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Batch, Crops
 from stream_tpp.training.optimise import Schedule, optimise
-from stream_tpp.training.overlap import gap_draws, overlap
+from stream_tpp.training.overlap import compare
 
 _JUDGE_SEED = 20_26
 _UNCOVERED, _HIDDEN = 2.0, 3.0
@@ -33,23 +33,26 @@ def train_draft(
 ) -> float:
     """Make the draft cover the target's law, `steps` deep from every anchor; 1 - acceptance on the validation part.
 
-    Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it), plus the
-    uncovered part of the law itself, plus the distance to the target's hidden states for a draft that foresees them: the
-    first teaches fast from afar, the second is what the sampler pays for, the third says more than any number of draws.
+    Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it; exact for
+    binned laws), plus the uncovered part of the law itself, plus the distance to the target's hidden states for a draft that
+    foresees them: the first teaches fast from afar, the second is what the sampler pays for, the third says more than any
+    number of draws.
     Otherwise the loss is the negative log likelihood of the events themselves.
     """
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     held_out = list(validation.judged())
+    binned = target.config.head == "binned"
+
+    def pair_of(batch: Batch) -> _Pair:
+        return _laws(draft, target, batch, steps, first=int(random.integers(steps)) if binned else 0)
 
     def distillation(batch: Batch) -> Tensor:
-        pair = _laws(draft, target, batch, steps)
-        y = gap_draws(pair.p, 2, generator)
-        cross = -(pair.q.log_prob_gap(y).mean(0) + (pair.p.log_types.exp() * pair.q.log_types).sum(-1))
-        uncovered = 1 - overlap(pair.p, pair.q, y)
-        return _mean(cross + _UNCOVERED * uncovered + _HIDDEN * pair.distance, pair.counts)
+        pair = pair_of(batch)
+        cross_entropy, overlap = compare(pair.p, pair.q, 2, generator)
+        return _mean(cross_entropy + _UNCOVERED * (1 - overlap) + _HIDDEN * pair.distance, pair.counts)
 
     def likelihood(batch: Batch) -> Tensor:
-        pair = _laws(draft, target, batch, steps)
+        pair = pair_of(batch)
         known = pair.place < batch.gaps.shape[1]
         following = pair.place.clamp(max=batch.gaps.shape[1] - 1)
         y, types = (t[:, 1:][:, following] for t in (batch.histories.block.y, batch.histories.block.types))
@@ -77,13 +80,13 @@ def train_draft(
 def acceptance(draft: NeuralDraft[Any], target: Target, batches: Iterable[Batch], steps: int = 8, draws: int = 4) -> float:
     """Mean overlap of draft and target over the places of held-out histories, at depths 1 to `steps` after an anchor.
 
-    By Monte Carlo, with draws that are the same from call to call.
+    For mixtures by Monte Carlo, with draws that are the same from call to call.
     """
     generator = torch.Generator().manual_seed(_JUDGE_SEED)
     covered, places = 0.0, 0
     for batch in batches:
         pair = _laws(draft, target, batch, steps)
-        covered += float(overlap(pair.p, pair.q, gap_draws(pair.p, draws, generator))[pair.counts].sum())
+        covered += float(compare(pair.p, pair.q, draws, generator).overlap[pair.counts].sum())
         places += int(pair.counts.sum())
     return covered / max(places, 1)
 
@@ -94,19 +97,21 @@ class _Pair(NamedTuple):
     distance [B, A, G]: between the target's hidden states and what the draft takes them to be; 0 where it has no view.
     """
 
-    p: MixtureLaw
-    q: MixtureLaw
+    p: Law
+    q: Law
     counts: Tensor
     place: Tensor
     distance: Tensor
 
 
-def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int) -> _Pair:
+def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int, first: int = 0) -> _Pair:
+    """Binned laws are large, N K numbers: each place is shown at one depth, from anchors `steps` apart."""
     block, lengths = batch.histories.block, batch.histories.lengths
     with torch.no_grad():
         law, hidden = target(block)
-    q, place, foreseen = draft.taught(block, hidden, steps)
     rows, size = block.y.shape
+    anchors = slice(first % max(1, size - steps + 1), None, steps) if target.config.head == "binned" else slice(None)
+    q, place, foreseen = draft.taught(block, hidden, steps, anchors)
     index = torch.arange(rows)[:, None, None] * size + place
     p = law.reshape(rows * size).rows(index.reshape(-1)).reshape(*index.shape)
     counts = place < lengths[:, None, None]

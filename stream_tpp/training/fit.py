@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from stream_tpp.model.binned import TimeBins
+from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
-from stream_tpp.training.data import Batch, Crops, Split, fit_gap_scale, mean_gap
+from stream_tpp.training.data import Batch, Crops, Split, fit_gap_scale, mean_gap, standardised_gaps
 from stream_tpp.training.distillation import acceptance, train_draft
 from stream_tpp.training.likelihood import negative_log_likelihood, train_target
 from stream_tpp.training.optimise import Schedule
@@ -56,10 +58,17 @@ def fit(split: Split, recipe: Recipe) -> Fitted:
     began = time.monotonic()
     scale = fit_gap_scale(split.train)
     types = len(split.types)
-    config = ModelConfig(replace(recipe.target, types=types, time_scale=mean_gap(split.train)), recipe.draft)
+    target = replace(recipe.target, types=types, time_scale=mean_gap(split.train))
+    bins: Bins | None = None
+    if target.head == "binned":
+        bins = Bins.fit(standardised_gaps(split.train, scale), target.bins, target.spacing)
+        target = replace(target, bins=len(bins))
+    config = ModelConfig(target, recipe.draft)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
         model = Model.fresh(config, split.types, scale, recipe.window)
+        if bins is not None:
+            _cut(model, bins)
         train, validation, test = (
             Crops(part, scale, types, recipe.window, recipe.batch_size) for part in (split.train, split.validation, split.test)
         )
@@ -81,6 +90,12 @@ def fit(split: Split, recipe: Recipe) -> Fitted:
         time.monotonic() - began,
         _baselines(split, scale),
     )
+
+
+def _cut(model: Model, bins: Bins) -> None:
+    for module in (*model.target.modules(), *model.draft.modules()):
+        if isinstance(module, TimeBins):
+            module.cut(bins)
 
 
 def _baselines(split: Split, scale: GapScale) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stream_tpp.model.law import GapScale, MixtureLaw
+from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Batch, Crops
 from stream_tpp.training.optimise import Schedule, optimise
@@ -31,17 +31,20 @@ class LogLikelihood:
         return -(self.gaps + self.types + self.quiet) / self.events.clamp(min=1)
 
 
-def log_likelihood(law: MixtureLaw, batch: Batch) -> LogLikelihood:
+def log_likelihood(law: Law, batch: Batch) -> LogLikelihood:
     """What the laws [B, S] say of the events of a batch."""
     block = batch.histories.block
     judging = law.first(block.y.shape[1] - 1)
-    y, types = block.y[:, 1:], block.types[:, 1:].clamp(max=law.log_types.shape[-1] - 1)
+    y = block.y[:, 1:]
+    # Only the first gap of a sequence can be unknown; its type is judged whatever the gap.
+    log_types = torch.where(batch.gaps[..., None], judging.types_given_gap(y), law.first(1).types())
+    types = block.types[:, 1:].clamp(max=log_types.shape[-1] - 1)
     quiet = batch.quiet > -torch.inf
     last = law.at(batch.histories.lengths - 1)
     survival = last.log_survival(torch.where(quiet, batch.quiet, 0.0))
     return LogLikelihood(
         torch.where(batch.gaps, judging.log_prob_gap(y), 0.0).sum(),
-        torch.where(batch.types, judging.log_types.gather(-1, types[..., None])[..., 0], 0.0).sum(),
+        torch.where(batch.types, log_types.gather(-1, types[..., None])[..., 0], 0.0).sum(),
         torch.where(quiet, survival, 0.0).sum(),
         batch.types.sum(),
     )

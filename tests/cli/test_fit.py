@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from stream_tpp.cli.evaluate import fidelity
 from stream_tpp.cli.fit import command
+from stream_tpp.cli.sample import command as sample
 from stream_tpp.model.checkpoint import load
 
 QUICK = [
@@ -55,7 +57,23 @@ def test_fit_writes_a_model_and_reports_its_worth(log: str, tmp_path: Path) -> N
     assert model.facts["seed"] == 0
 
 
+def test_a_binned_model_is_fitted_sampled_and_judged_from_the_command_line(log: str, tmp_path: Path) -> None:
+    out, own = str(tmp_path / "model"), [log, "--entity-column", "device"]
+    fitting = [*own, "--out", out, "--head", "binned", "--bins", "60", "--spacing", "width", "--json", *QUICK]
+    assert CliRunner().invoke(command, fitting).exit_code == 0
+    config = load(out).config.target
+    assert (config.head, config.bins, config.spacing) == ("binned", 60, "width")
+    result = CliRunner().invoke(sample, [out, *own, "--horizon", "300", "--paths", "3", "--json"])
+    assert result.exit_code == 0, result.output
+    entities = json.loads(result.stdout)["entities"]
+    assert any(path["times"] for entity in entities for path in entity["paths"])
+    small = ["--sequences", "10", "--paths", "4", "--horizon", "300", "--draws", "50", "--json"]
+    result = CliRunner().invoke(fidelity, [out, *own, *small])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["passed"]
+
+
 def test_a_time_that_is_none_and_a_period_that_is_none_are_wrong_use(log: str, tmp_path: Path) -> None:
-    for wrong in (["--until", "yesterday"], ["--cycle", "fortnight"], ["--cycle", "-1"], ["--encoder", "rnn"]):
+    for wrong in (["--until", "yesterday"], ["--cycle", "fortnight"], ["--cycle", "-1"], ["--encoder", "rnn"], ["--bins", "10"]):
         result = CliRunner().invoke(command, [log, "--entity", "device", "--out", str(tmp_path / "m"), *QUICK, *wrong])
         assert result.exit_code == 2, wrong

@@ -4,28 +4,40 @@ import json
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.history import History
+from stream_tpp.model.binned import BinnedHead, TimeBins
+from stream_tpp.model.bins import Bins
 from stream_tpp.model.checkpoint import load, save
-from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
+from stream_tpp.model.config import DraftConfig, DraftName, HeadName, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
+from stream_tpp.pretrained import FLIGHTS
+
+BINS = Bins.fit(torch.randn(500, generator=torch.Generator().manual_seed(0)) ** 3, 12)
 
 
-def model(seed: int = 0, kind: DraftName = "anchored") -> Model:
+def model(seed: int = 0, kind: DraftName = "anchored", head: HeadName = "mixture") -> Model:
     torch.manual_seed(seed)
-    target = TargetConfig(3, layers=2, d_model=16, heads=2, feedforward=16, components=2, cycles=(86_400.0, 604_800.0))
+    shape = {"layers": 2, "d_model": 16, "heads": 2, "feedforward": 16, "components": 2}
+    target = TargetConfig(3, **shape, cycles=(86_400.0, 604_800.0), head=head, bins=len(BINS))  # type: ignore[arg-type]
     config = ModelConfig(target, DraftConfig(kind, d_model=8, components=2))
     fresh = Model.fresh(config, ("departed", "late", "cancelled"), GapScale(1.5, 2.0, 1e-9), window=64)
     fresh.facts = {"seed": seed}
+    for module in (*fresh.target.modules(), *fresh.draft.modules()):
+        if isinstance(module, TimeBins):
+            module.cut(BINS)
     return fresh
 
 
+@pytest.mark.parametrize("head", get_args(HeadName))
 @pytest.mark.parametrize("kind", get_args(DraftName))
-def test_a_saved_model_comes_back_the_same(tmp_path: Path, kind: DraftName) -> None:
-    saved = model(kind=kind)
+def test_a_saved_model_comes_back_the_same(tmp_path: Path, kind: DraftName, head: HeadName) -> None:
+    saved = model(kind=kind, head=head)
     save(saved, tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert (loaded.config, loaded.types, loaded.scale, loaded.window) == (saved.config, saved.types, saved.scale, saved.window)
@@ -35,6 +47,21 @@ def test_a_saved_model_comes_back_the_same(tmp_path: Path, kind: DraftName) -> N
             assert torch.equal(tensor, theirs.state_dict()[name])
     assert not loaded.target.training
     assert not loaded.draft.training
+    past = [History(np.array([1.0, 3.0, 4.5]), np.array([0, 2, 1]))]
+    ours, theirs = (one.sample(past, max_events=5, paths=4, mode="block") for one in (saved, loaded))
+    assert torch.equal(ours.times, theirs.times)
+    assert torch.equal(ours.types, theirs.types)
+    if isinstance(loaded.target.head, BinnedHead):
+        assert torch.equal(loaded.target.head.bins.edges, BINS.edges)
+
+
+def test_a_model_from_before_there_were_bins_is_still_itself(tmp_path: Path) -> None:
+    shipped = load(FLIGHTS)
+    version = shipped.version
+    save(shipped, tmp_path)
+    assert shipped.version == version
+    for name in ("model.json", "target.safetensors", "draft.safetensors"):
+        assert (tmp_path / name).read_bytes() == (FLIGHTS / name).read_bytes()
 
 
 def test_the_version_names_the_weights(tmp_path: Path) -> None:

@@ -1,31 +1,38 @@
 """Every draft knows the law that it drew from, and forgets what was not accepted."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.block import Block, Histories
-from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
+from stream_tpp.model.config import DraftConfig, DraftName, HeadName, ModelConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.drafts.anchored import AnchoredDraft
+from stream_tpp.model.drafts.poisson import Counted, PoissonDraft
 from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
 
 TYPES, PATHS, GAMMA = 5, 3, 4
 SCALE = GapScale(0.3, 1.7, 1e-9)
 TARGET = TargetConfig(TYPES, layers=2, d_model=32, feedforward=64, components=4, cycles=(86_400.0,))
-every_draft = pytest.mark.parametrize("kind", get_args(DraftName))
+every_draft = pytest.mark.parametrize("kind", [f"{kind}, {head}" for kind in get_args(DraftName) for head in get_args(HeadName)])
 
 
-def models(kind: str) -> tuple[Target, NeuralDraft[Any]]:
+def models(kind: str, head: str = "mixture") -> tuple[Target, NeuralDraft[Any]]:
     torch.manual_seed(0)
+    kind, _, other = kind.partition(", ")
     draft = DraftConfig(kind, d_model=16, components=3)  # type: ignore[arg-type]
-    target = Target(TARGET).eval()
-    return target, build_draft(ModelConfig(TARGET, draft), target, SCALE).eval()
+    config = replace(TARGET, head=other or head, bins=8)
+    target = Target(config).eval()
+    return target, build_draft(ModelConfig(config, draft), target, SCALE).eval()
 
 
 def sequences(lengths: list[int], size: int) -> Histories:
@@ -46,6 +53,8 @@ def uniforms(*shape: int) -> Tensor:
 
 
 def parameters(law: Any) -> Tensor:
+    if isinstance(law, BinnedLaw):
+        return law.log_tokens.flatten(-2)
     assert isinstance(law, MixtureLaw)
     return torch.cat([law.log_weights, law.locs, law.log_scales, law.log_types], -1)
 
@@ -148,6 +157,16 @@ def test_training_sees_the_laws_that_sampling_draws_from(kind: str) -> None:
         torch.testing.assert_close(parameters(rollout.law)[:, 0, 0], parameters(law)[:, anchor, 0], atol=1e-4, rtol=1e-3)
 
 
+@torch.inference_mode()
+def test_some_anchors_teach_what_they_teach_among_all() -> None:
+    target, draft = models("anchored")
+    block = sequences([12, 12], 12).block
+    _, hidden = target(block)
+    everywhere, some = draft.taught(block, hidden, GAMMA), draft.taught(block, hidden, GAMMA, slice(1, None, GAMMA))
+    assert some.place.flatten().tolist() == list(range(1, 9))
+    torch.testing.assert_close(parameters(some.law), parameters(everywhere.law)[:, 1::GAMMA])
+
+
 @every_draft
 @torch.inference_mode()
 def test_chosen_paths_go_on_as_before(kind: str) -> None:
@@ -187,6 +206,23 @@ def test_the_poisson_draft_draws_exponential_gaps_at_the_rate_it_counted() -> No
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("seconds", [1e-6, 1.0, 1e7])
+def test_a_poisson_draft_of_a_binned_target_has_the_exponential_mass_in_each_bin(seconds: float) -> None:
+    _, draft = models("poisson", "binned")
+    assert isinstance(draft, PoissonDraft)
+    assert draft.time is not None
+    counts = torch.tensor([4.0, 0.0, 1.0, 2.0, 0.0], dtype=torch.float64)
+    law = draft._law(Counted(counts, torch.tensor(seconds, dtype=torch.float64)))
+    assert isinstance(law, BinnedLaw)
+    gaps = np.concatenate([[0.0], SCALE.to_gap(draft.time.edges).numpy()])
+    survival = stats.expon.sf(gaps, scale=(seconds + TARGET.time_scale) / 8)
+    np.testing.assert_allclose(law.log_bins.exp().numpy(), survival - np.append(survival[1:], 0.0), rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(law.types().exp(), (counts + 0.2) / 8)
+    quiet = law.given_elapsed(torch.tensor(9.0, dtype=torch.float64))
+    assert float(quiet.log_bins.exp().sum()) == pytest.approx(1.0)
+
+
+@torch.inference_mode()
 def test_an_early_exit_keeps_no_weights_of_the_target_and_must_come_before_its_end() -> None:
     _, draft = models("early-exit")
     assert all(name.startswith(("norm.", "head.")) for name in draft.state_dict())
@@ -194,9 +230,10 @@ def test_an_early_exit_keeps_no_weights_of_the_target_and_must_come_before_its_e
         build_draft(ModelConfig(TARGET, DraftConfig("early-exit", layers=2)), Target(TARGET), SCALE)
 
 
+@pytest.mark.parametrize("head", get_args(HeadName))
 @torch.inference_mode()
-def test_an_anchored_draft_that_foresees_the_target_exactly_has_its_law() -> None:
-    target, draft = models("anchored")
+def test_an_anchored_draft_that_foresees_the_target_exactly_has_its_law(head: str) -> None:
+    target, draft = models("anchored", head)
     assert isinstance(draft, AnchoredDraft)
     draft.adopt(target)
     law, hidden = target(sequences([8], 8).block)

@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from stream_tpp.history import History
+from stream_tpp.kernels.random import uniform
+from stream_tpp.model.binned import BinnedLaw
+from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.law import GapScale, MixtureLaw
@@ -15,7 +18,7 @@ from stream_tpp.model.target import Target
 from stream_tpp.training.data import Crops, Observed
 from stream_tpp.training.distillation import acceptance, train_draft
 from stream_tpp.training.optimise import Schedule
-from stream_tpp.training.overlap import gap_draws, overlap
+from stream_tpp.training.overlap import compare, gap_draws, overlap
 
 SCALE = GapScale(0.0, 1.0, 1e-9)
 CONFIG = ModelConfig(
@@ -53,6 +56,18 @@ def test_overlap_is_the_integral_of_the_smaller_density() -> None:
 
 def spread(one: MixtureLaw, grid: torch.Tensor) -> MixtureLaw:
     return MixtureLaw(*(t.expand(3, len(grid), -1) for t in (one.log_weights, one.locs, one.log_scales, one.log_types)))
+
+
+def test_binned_laws_are_compared_token_by_token_without_draws() -> None:
+    bins, random = Bins.of_normal(6), torch.Generator().manual_seed(0)
+    p, q = (BinnedLaw.from_logits(torch.randn(2, 6, 3, generator=random), bins) for _ in range(2))
+    found = compare(p, q, 1, random)
+    ours, theirs = p.log_tokens.exp().numpy(), q.log_tokens.exp().numpy()
+    np.testing.assert_allclose(found.overlap, np.minimum(ours, theirs).sum((-1, -2)))
+    np.testing.assert_allclose(found.cross_entropy, -(ours * np.log(theirs)).sum((-1, -2)))
+    y, k = p.expand_tries(40_000).sample(uniform(torch.arange(80_000).reshape(2, 40_000), 0, 0, 3))
+    ratio = (q.expand_tries(40_000).log_prob(y, k) - p.expand_tries(40_000).log_prob(y, k)).exp()
+    np.testing.assert_allclose(ratio.clamp(max=1.0).mean(-1), found.overlap, atol=0.01)
 
 
 def test_a_density_ratio_beyond_every_float_leaves_the_gradient_finite() -> None:

@@ -8,6 +8,8 @@ import torch
 from scipy import stats
 
 from stream_tpp.history import History
+from stream_tpp.model.binned import BinnedLaw
+from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
@@ -45,6 +47,16 @@ def test_gaps_types_and_quiet_times_add_up() -> None:
     assert float(found.types) == pytest.approx(2 * math.log(0.7) + math.log(0.3))
     assert float(found.quiet) == pytest.approx(math.log(survival(y[2])))
     assert float(found.loss) == pytest.approx(-float(found.gaps + found.types + found.quiet) / 3)
+
+
+def test_a_type_is_judged_given_its_gap_or_whatever_the_gap_where_that_is_unknown() -> None:
+    bins = Bins.of_normal(2)  # cut at 0
+    log_tokens = torch.tensor([[0.1, 0.4], [0.3, 0.2]]).log()
+    history = History(np.array([1.0, 1.0 + math.exp(0.5 + 2.0 * 0.7)]), np.array([0, 1]))
+    (batch,) = Crops([Observed(history)], SCALE, 2, 10, 1).judged()
+    law = BinnedLaw.from_logits(log_tokens.expand(*batch.histories.block.y.shape, 2, 2), bins)
+    found = log_likelihood(law, batch)
+    assert float(found.types) == pytest.approx(math.log(0.4) + math.log(0.2 / 0.5), rel=1e-6)
 
 
 def test_padding_adds_nothing() -> None:

@@ -14,7 +14,7 @@ from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path, pick_place
 from stream_tpp.model.encoder import EventEmbedding
-from stream_tpp.model.heads import MixtureHead
+from stream_tpp.model.heads import build_head
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
@@ -35,7 +35,7 @@ class AnchoredDraft(NeuralDraft[Tensor]):
             nn.Linear(2 * config.d_model, target.d_model),
         )
         self.skip = nn.Linear(config.d_model, target.d_model)
-        self.head = MixtureHead(target.d_model, target.components, target.types)
+        self.head = build_head(target, target.d_model, target.components)
 
     def adopt(self, target: Target) -> None:
         self.head.load_state_dict(target.head.state_dict())
@@ -63,21 +63,21 @@ class AnchoredDraft(NeuralDraft[Tensor]):
     def choose(self, state: Tensor, paths: Tensor) -> Tensor:
         return pick_path(state, paths)
 
-    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+    def taught(self, block: Block, hidden: Tensor, steps: int, anchors: slice = slice(None)) -> Taught:
         # Anchor a takes in event a, then a + 1, ..., starting from the target's state at a - 1.
         batch, size = block.types.shape
         steps = min(steps, size)
-        anchors = size - steps + 1
-        before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, : anchors - 1]], 1)
+        first = torch.arange(size - steps + 1, device=hidden.device)[anchors]
+        before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden], 1)[:, first]
         state = self._enter((before,))[0].flatten(0, 1)
         inputs = self.event(block)
         states = []
         for step in range(steps):
-            state = self.cell(inputs[:, step : step + anchors].flatten(0, 1), state)
-            states.append(state.unflatten(0, (batch, anchors)))
+            state = self.cell(inputs[:, first + step].flatten(0, 1), state)
+            states.append(state.unflatten(0, (batch, len(first))))
         foreseen = self.foreseen(torch.stack(states, 2))
         law = self.head.law(self.head(foreseen))
-        place = torch.arange(anchors, device=hidden.device)[:, None] + torch.arange(steps, device=hidden.device)
+        place = first[:, None] + torch.arange(steps, device=hidden.device)
         return Taught(law, place, foreseen)
 
     def foreseen(self, state: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from stream_tpp.model.block import Block
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.drafts.transformer import CachedDraft
 from stream_tpp.model.encoder import Embedded, Encoder
-from stream_tpp.model.heads import MixtureHead
+from stream_tpp.model.heads import build_head
 
 
 class EarlyExitDraft(CachedDraft):
@@ -20,7 +20,7 @@ class EarlyExitDraft(CachedDraft):
         if config.layers >= target.layers:
             raise StreamTppError(f"An early exit after {config.layers} of {target.layers} layers is none: take fewer.")
         self.norm = nn.LayerNorm(target.d_model)
-        self.head = MixtureHead(target.d_model, config.components, target.types)
+        self.head = build_head(target, target.d_model, config.components)
         # In a tuple, so that the target's weights are no weights of the draft.
         self._exit = (_FirstLayers(encoder, config.layers, self.norm),)
 

@@ -12,7 +12,7 @@ from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path, pick_place
 from stream_tpp.model.encoder import EventEmbedding
-from stream_tpp.model.heads import MixtureHead
+from stream_tpp.model.heads import build_head
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.protocols import Rollout
 
@@ -34,7 +34,7 @@ class LSTMDraft(NeuralDraft[Memory]):
         super().__init__()
         self.event = EventEmbedding(target.types, config.d_model, target.cycles)
         self.lstm = nn.LSTM(config.d_model, config.d_model, batch_first=True)
-        self.head = MixtureHead(config.d_model, config.components, target.types)
+        self.head = build_head(target, config.d_model, config.components)
 
     def begin(self, histories: Histories, hidden: Tensor) -> Memory:
         read = histories.lengths - 1
@@ -65,7 +65,7 @@ class LSTMDraft(NeuralDraft[Memory]):
     def choose(self, state: Memory, paths: Tensor) -> Memory:
         return Memory(*(pick_path(t, paths) for t in state))
 
-    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+    def taught(self, block: Block, hidden: Tensor, steps: int, anchors: slice = slice(None)) -> Taught:
         # Every place follows from all events before it, at whatever depth: once along the sequence says it all.
         outputs, _ = self.lstm(self.event(block))
         place = torch.arange(block.y.shape[1], device=hidden.device)[:, None]

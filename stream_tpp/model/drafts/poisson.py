@@ -8,10 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stream_tpp.model.binned import BinnedLaw, TimeBins
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft, Taught, conditioned, pick_path, pick_place
-from stream_tpp.model.law import GapScale, MixtureLaw
+from stream_tpp.model.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.protocols import Rollout
 
 # The log of an exponential time of rate 1, as a mixture of normals (maximum likelihood; they overlap by 0.997). A draft may
@@ -36,6 +37,7 @@ class PoissonDraft(NeuralDraft[Counted]):
         self.types = target.types
         self.mean_gap = target.time_scale
         self.scale = scale
+        self.time = TimeBins(target.bins) if target.head == "binned" else None
 
     def begin(self, histories: Histories, hidden: Tensor) -> Counted:
         read = histories.lengths - 2
@@ -70,7 +72,7 @@ class PoissonDraft(NeuralDraft[Counted]):
     def choose(self, state: Counted, paths: Tensor) -> Counted:
         return Counted(pick_path(state.counts, paths), state.seconds.gather(1, paths))
 
-    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+    def taught(self, block: Block, hidden: Tensor, steps: int, anchors: slice = slice(None)) -> Taught:
         counts, seconds = self._along(block)
         law = self._law(Counted(counts[:, :, None], seconds[:, :, None]))
         return Taught(law, torch.arange(block.y.shape[1], device=hidden.device)[:, None])
@@ -83,19 +85,31 @@ class PoissonDraft(NeuralDraft[Counted]):
         """One-hot types [..., K]; BOS (type K) is no event."""
         return torch.nn.functional.one_hot(block.types, self.types + 1)[..., : self.types].to(torch.float64)
 
-    def _law(self, counted: Counted) -> MixtureLaw:
-        """The exponential law of rate r in y = (log gap - log_mean) / log_std: shifted by -log r."""
+    def _law(self, counted: Counted) -> Law:
         counts = counted.counts + 1 / self.types
         log_events = counts.sum(-1).log()
         log_rate = log_events - (counted.seconds + self.mean_gap).log()
-        weights, locs, log_scales = (counts.new_tensor(t) for t in (_WEIGHTS, _LOCS, _LOG_SCALES))
+        log_types = counts.log() - log_events[..., None]
+        return self._mixture(log_rate, log_types) if self.time is None else self._binned(self.time, log_rate, log_types)
+
+    def _mixture(self, log_rate: Tensor, log_types: Tensor) -> MixtureLaw:
+        """The exponential law of rate r in y = (log gap - log_mean) / log_std: shifted by -log r."""
+        weights, locs, log_scales = (log_rate.new_tensor(t) for t in (_WEIGHTS, _LOCS, _LOG_SCALES))
         shape = (*log_rate.shape, len(_WEIGHTS))
         return MixtureLaw(
             torch.log(weights / weights.sum()).expand(shape),
             (locs - log_rate[..., None] - self.scale.log_mean) / self.scale.log_std,
             (log_scales - math.log(self.scale.log_std)).expand(shape),
-            counts.log() - log_events[..., None],
+            log_types,
         )
+
+    def _binned(self, time: TimeBins, log_rate: Tensor, log_types: Tensor) -> BinnedLaw:
+        """The exponential law's mass in each bin: exp(-r bottom) - exp(-r top)."""
+        expected = torch.exp(log_rate[..., None] + (time.edges * self.scale.log_std + self.scale.log_mean))
+        bottoms = torch.nn.functional.pad(expected, (1, 0))
+        tops = torch.nn.functional.pad(expected, (0, 1), value=torch.inf)
+        log_bins = torch.log(-torch.expm1(bottoms - tops)) - bottoms
+        return BinnedLaw(time.bins, log_bins, log_types[..., None, :].expand(*log_bins.shape, -1))
 
 
 def _per_path(tensor: Tensor, known: Tensor, paths: int) -> Tensor:

@@ -17,7 +17,7 @@ from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft, Taught, draw_along
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, FeedForwardLayer
-from stream_tpp.model.heads import MixtureHead
+from stream_tpp.model.heads import Head, build_head
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.protocols import Rollout
 
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 class CachedDraft(NeuralDraft[Read]):
     """A draft that is an encoder and a head; its state is the encoder's cache."""
 
-    head: MixtureHead
+    head: Head
 
     @abstractmethod
     def encoder_of(self) -> Encoder:
@@ -66,7 +66,7 @@ class CachedDraft(NeuralDraft[Read]):
         chosen.choose(paths)
         return Read(chosen, state.lengths.gather(1, paths))
 
-    def taught(self, block: Block, hidden: Tensor, steps: int) -> Taught:
+    def taught(self, block: Block, hidden: Tensor, steps: int, anchors: slice = slice(None)) -> Taught:
         # As for the LSTM: a place follows from the events before it, at whatever depth.
         law = self.head.law(self.head(self.encoder_of()(block)[:, :, None]))
         return Taught(law, torch.arange(block.y.shape[1], device=hidden.device)[:, None])
@@ -90,7 +90,7 @@ class TransformerDraft(CachedDraft):
             cycles=target.cycles,
         )
         self.encoder = _Unplaced(shape)
-        self.head = MixtureHead(config.d_model, config.components, target.types)
+        self.head = build_head(target, config.d_model, config.components)
 
     def encoder_of(self) -> Encoder:
         return self.encoder
