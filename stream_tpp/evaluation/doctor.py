@@ -20,7 +20,7 @@ from stream_tpp.event import Event
 from stream_tpp.history import History
 from stream_tpp.logs.histories import gather_histories
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale, MixtureLaw
+from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.residual import SamplingError
 from stream_tpp.training.data import Batch, Crops, Observed
@@ -311,12 +311,12 @@ def _covered(model: Model, histories: Sequence[History]) -> float:
 
 
 @torch.inference_mode()
-def _draft_laws(model: Model, histories: Sequence[History]) -> MixtureLaw:
+def _draft_laws(model: Model, histories: Sequence[History]) -> Law:
     """The draft's laws [n] along the histories themselves, at places spread over them."""
     batch = _crops(model, histories)[-1]
     taught = model.draft.taught(batch.histories.block, model.target(batch.histories.block)[1], steps=2)
     counts = taught.place < batch.histories.lengths[:, None, None]
-    flat: MixtureLaw = taught.law.reshape(counts.numel()).rows(counts.reshape(-1).nonzero()[:, 0])
+    flat: Law = taught.law.reshape(counts.numel()).rows(counts.reshape(-1).nonzero()[:, 0])
     return flat.rows(torch.linspace(0, flat.shape[0] - 1, min(_JUDGED_HISTORIES, flat.shape[0])).long())
 
 

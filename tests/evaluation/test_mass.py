@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from stream_tpp.evaluation.mass import unnormalised
+from stream_tpp.model.binned import BinnedLaw
+from stream_tpp.model.bins import Bins
 from stream_tpp.model.law import GapScale, MixtureLaw
 
 SCALE = GapScale(3.0, 1.5, 1e-6)
@@ -32,6 +34,16 @@ def test_weights_that_do_not_sum_to_1_are_found(law: MixtureLaw) -> None:
 
 def test_types_that_do_not_sum_to_1_are_found(law: MixtureLaw) -> None:
     assert (unnormalised(replace(law, log_types=law.log_types - 0.1), SCALE) > 0.05).all()
+
+
+def test_a_law_over_bins_is_judged_as_well() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bins = Bins.fit(torch.randn(3000, generator=generator) ** 3, 60)
+    law = BinnedLaw.from_logits(torch.randn(3, 60, 4, generator=generator), bins)
+    assert unnormalised(law, SCALE).max() < 1e-6
+    heavy = replace(law, log_bins=law.log_bins + torch.tensor([0.0, 0.01, 0.0])[:, None])
+    assert np.flatnonzero(unnormalised(heavy, SCALE) > 1e-3).tolist() == [1]
+    assert np.isnan(unnormalised(replace(law, log_types=law.log_types * torch.nan), SCALE)).all()
 
 
 @dataclass(frozen=True)
