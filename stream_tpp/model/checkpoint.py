@@ -18,6 +18,7 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
+from stream_tpp.model.precision import require_types
 
 FORMAT = 1
 _TENSORS = ("target", "draft")
@@ -49,7 +50,7 @@ def save(model: Model, folder: str | Path) -> None:
 def load(folder: str | Path) -> Model:
     """Read a model, in evaluation mode, on the GPU where there is one.
 
-    Raises StreamTppError where it is missing, damaged or of another format.
+    Raises StreamTppError where it is missing, damaged, of another format or of another number type.
     """
     folder = Path(folder)
     document = _description(folder)
@@ -58,8 +59,10 @@ def load(folder: str | Path) -> Model:
         target = TargetConfig(**{**document["config"]["target"], "cycles": tuple(document["config"]["target"]["cycles"])})
         config = ModelConfig(target, DraftConfig(**document["config"]["draft"]))
         model = Model.fresh(config, tuple(document["types"]), GapScale(**document["scale"]), document["window"])
-        model.target.load_state_dict(safetensors.torch.load(blobs["target"]))
-        model.draft.load_state_dict(safetensors.torch.load(blobs["draft"]))
+        for name, network in (("target", model.target), ("draft", model.draft)):
+            tensors = safetensors.torch.load(blobs[name])
+            require_types(tensors, network, str(folder / f"{name}.safetensors"))
+            network.load_state_dict(tensors)
     except (KeyError, TypeError, AssertionError, RuntimeError, safetensors.SafetensorError) as error:
         raise StreamTppError(f"The model in {folder} does not fit its own description: fit or copy it again.") from error
     model.facts, model.version = document.get("facts", {}), document["version"]

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law
+from stream_tpp.model.precision import SinglePrecision
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
 
@@ -32,7 +33,7 @@ class Taught(NamedTuple):
     hidden: Tensor | None = None
 
 
-class NeuralDraft(nn.Module, Generic[S]):
+class NeuralDraft(SinglePrecision, Generic[S]):
     """A draft as a module. S is what it knows before the pending event of each row."""
 
     @abstractmethod

@@ -50,10 +50,10 @@ class Model:
         """Where the weights are."""
         return next(self.target.parameters()).device
 
-    def to(self, device: torch.device | str) -> Self:
-        """Move the weights."""
-        self.target.to(device)
-        self.draft.to(device)
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """Move the weights. Raises StreamTppError for a dtype that is not float32."""
+        for network in (self.target, self.draft):
+            network.to(device, dtype)
         return self
 
     def sample(

@@ -1,7 +1,7 @@
 """The target: the Transformer temporal point process whose law the samples follow."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.cache import Cache
@@ -9,9 +9,10 @@ from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoders import build_encoder
 from stream_tpp.model.heads import build_head
 from stream_tpp.model.law import Law
+from stream_tpp.model.precision import SinglePrecision
 
 
-class Target(nn.Module):
+class Target(SinglePrecision):
     """p(next gap and type | history), teacher-forced (`forward`) or piece by piece on a cache (`prefill`, `extend`).
 
     Both ways give the same law up to rounding.

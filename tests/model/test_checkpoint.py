@@ -1,5 +1,6 @@
 """A model comes back from its folder as it went, or not at all, with a sentence that says why."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import get_args
@@ -7,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
@@ -111,4 +113,18 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     document["config"]["target"]["layers"] = 3
     path.write_text(json.dumps(document))
     with pytest.raises(StreamTppError, match="does not fit"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_weights_in_half_precision_are_refused_by_name(tmp_path: Path, name: str, dtype: torch.dtype) -> None:
+    save(model(), tmp_path)
+    path = tmp_path / f"{name}.safetensors"
+    halved = {key: tensor.to(dtype) for key, tensor in load_file(path).items()}
+    save_file(halved, path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["sha256"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(StreamTppError, match=f"{name}.safetensors .* as {str(dtype)[6:]} where float32 is needed"):
         load(tmp_path)

@@ -48,3 +48,13 @@ def test_the_law_of_the_next_event_is_that_of_the_history_alone() -> None:
         alone = model().law([history])
         torch.testing.assert_close(together.log_types[row], alone.log_types[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(together.locs[row], alone.locs[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_model_is_moved_to_a_device_but_not_to_another_precision(dtype: torch.dtype) -> None:
+    one = model()
+    expected = one.sample(HISTORIES, max_events=3, paths=2).times
+    for convert in (lambda: one.to(dtype=dtype), lambda: one.target.to(dtype), lambda: one.draft.to(dtype=dtype)):
+        with pytest.raises(StreamTppError, match=f"float32 and can't be made {str(dtype)[6:]}"):
+            convert()
+    assert torch.equal(one.to("cpu").sample(HISTORIES, max_events=3, paths=2).times, expected)
