@@ -72,6 +72,8 @@ class Plan:
 
 
 @torch.inference_mode()
+@torch.autocast("cuda", enabled=False)
+@torch.autocast("cpu", enabled=False)
 def sample(
     target: Target,
     draft: Draft,

@@ -58,3 +58,9 @@ def test_a_model_is_moved_to_a_device_but_not_to_another_precision(dtype: torch.
         with pytest.raises(StreamTppError, match=f"float32 and can't be made {str(dtype)[6:]}"):
             convert()
     assert torch.equal(one.to("cpu").sample(HISTORIES, max_events=3, paths=2).times, expected)
+
+
+def test_a_callers_autocast_does_not_reach_the_networks() -> None:
+    expected = model().sample(HISTORIES, max_events=3, paths=2).times
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(model().sample(HISTORIES, max_events=3, paths=2).times, expected)
