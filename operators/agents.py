@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -45,6 +45,10 @@ Asked = tuple[Parcel, Question]
 Answers = list[tuple[Ask[Asked], Forecast | Exception]]
 
 
+class StoreFailed(StreamTppError):
+    """The table's store on the local disk can't be read or written; no event is to blame."""
+
+
 class ChangelogTable(Table[bytes, bytes]):
     """A table that tells which of its writes are still on their way to the changelog.
 
@@ -60,9 +64,45 @@ class ChangelogTable(Table[bytes, bytes]):
         super().__init__(*args, **kwargs)
         self.mark = mark
         self._under_way: list[FutureMessage] = []
+        self._failed: StoreFailed | None = None
+
+    def __getitem__(self, key: bytes) -> bytes:
+        with self._storing():
+            return cast(bytes, super().__getitem__(key))
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self.on_key_set(key, value)
+        with self._storing():
+            self.data[key] = value
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
-        super().apply_changelog_batch(self._newest(batch))
+        with self._storing():
+            super().apply_changelog_batch(self._newest(batch))
+
+    async def on_rebalance(self, *args: Any, **kwargs: Any) -> None:
+        with self._storing():
+            await super().on_rebalance(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, StoreFailed):
+            raise
+        except Exception as error:
+            self._failed = StoreFailed(
+                f"The store of the table {self.name!r} in {self.app.conf.datadir} fails ({error}): make room there, or mend the "
+                "disk, and start the worker again; whatever the folder has lost comes back from the changelog."
+            )
+            # Faust would log what fails in a recovery, and try again for ever.
+            self._end = asyncio.get_running_loop().create_task(self.app.crash(self._failed))
+            raise self._failed from error
+
+    def _on_changelog_sent(self, write: FutureMessage) -> None:
+        # The store notes how much of the changelog it holds: not more than it does.
+        if self._failed is None:
+            with contextlib.suppress(StoreFailed), self._storing():
+                super()._on_changelog_sent(write)
 
     def _newest(self, batch: Iterable[EventT[Any]]) -> list[EventT[Any]]:
         newest: dict[bytes, int] = {}
@@ -196,7 +236,7 @@ class RawAgent(ABC):
         """Handle the record and put it into the outbox, in one go: nothing may come between."""
         try:
             parcel.outputs = self.handle(parcel, record, self._committed(record.source))
-        except (NotCommitted, PartitionsMismatch):
+        except (NotCommitted, PartitionsMismatch, StoreFailed):
             raise
         except Exception as error:
             if self.on_error == "stop":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import cast
 
 import faust
@@ -77,6 +78,11 @@ def assemble(
 
 def _app(settings: Settings) -> faust.App:
     worker = settings.worker
+    if settings.histories.store == "rocksdb" and find_spec("rocksdict") is None:
+        raise StreamTppError(
+            'The store rocksdb is not installed: run `pip install "stream-tpp[rocksdb]"`, or set store = "memory" under '
+            "[histories]."
+        )
     app = faust.App(
         worker.application,
         autodiscover=False,

@@ -99,6 +99,11 @@ class Health:
         except (ConsumerNotStarted, KafkaError):
             # It is starting, ending, or being assigned anew.
             return []
+        except RuntimeError as error:
+            # Its thread has ended, event loop and all.
+            if self.app.should_stop:
+                return []
+            raise TimeoutError from error
 
     @property
     def in_flight(self) -> int:

@@ -57,13 +57,13 @@ ORDINARY = Ways()
 class Worker:
     """A worker process; its log is in the file `log`.
 
-    `said_dead` once its /livez has said 503, and an orchestrator would have restarted it.
+    `said` is what its /livez has ever answered; anything but 200, and an orchestrator would restart it.
     """
 
     def __init__(self, settings: Settings, engine: Double, log: Path, ways: Ways) -> None:
         self.log = log
         self.replaced = False
-        self.said_dead = False
+        self.said: set[int] = set()
         self.settings = dataclasses.replace(settings, web=Web(port=_free_port()))
         self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log, ways), daemon=True)
         self._process.start()
@@ -107,7 +107,8 @@ class Worker:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.settings.web.port}{page}", timeout=10) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            said = error.read()
+            return error.code, json.loads(said) if error.code == 503 else {}
         except (OSError, ValueError):
             return 0, {}
 
@@ -136,7 +137,8 @@ class Worker:
 
     def _look(self) -> None:
         while not self._over.wait(PROBE_EVERY):
-            self.said_dead |= self.probe("/livez")[0] == 503
+            if status := self.probe("/livez")[0]:
+                self.said.add(status)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
@@ -183,7 +185,7 @@ class Fleet:
     @property
     def said_dead(self) -> list[str]:
         """The logs of those whose /livez has ever said so."""
-        return [worker.log.name for worker in self.workers if worker.said_dead]
+        return [worker.log.name for worker in self.workers if worker.said - {200}]
 
     def stop(self) -> None:
         self.feel("well")

@@ -44,6 +44,7 @@ async def test_a_broker_that_restarts_is_waited_for(
     await asyncio.sleep(2)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced")
 
 
@@ -64,6 +65,7 @@ async def test_a_broker_that_crashes_and_is_gone_for_a_while_is_waited_for(
     await asyncio.sleep(2)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced")
 
 
@@ -85,6 +87,7 @@ async def test_a_worker_cut_off_from_its_broker_gives_way_and_comes_back(
         await asyncio.sleep(2)
         await traffic.pause()
         account = await verdict(settings, traffic.sent, fleet.logs)
+        assert not fleet.said_dead
         for worker in fleet.running():
             worker.kill()
     print(f"{account.events_in} events, {account.duplicated} repeated records, {died} workers replaced")

@@ -27,6 +27,7 @@ async def test_a_hot_entity_many_cold_ones_and_odd_names(fleet: Fleet, traffic: 
     fleet.start()
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     assert dict(account.reasons) == {"not_json": 1, "oversized_entity": 1}
     print(f"{account.events_in} events, {account.duplicated} repeated records")
 
@@ -46,5 +47,6 @@ async def test_clocks_that_jump_cost_dead_letters_at_most(fleet: Fleet, traffic:
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     assert dict(account.reasons) == {"too_late": 2}
     print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -28,6 +28,7 @@ async def test_ten_seconds_a_batch_cost_no_membership(fleet: Fleet, traffic: Tra
     assert all(number <= earlier + 2 for earlier, number in zip(before, after, strict=True)), (before, after)
     fleet.feel("well")
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records, rebalances {before} {after}")
 
 
@@ -45,6 +46,7 @@ async def test_an_engine_that_fails_costs_dead_letters_and_nothing_else(
     await asyncio.sleep(1)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     assert set(account.reasons) == {"sampler_failed"}
     assert 0 < account.dead_lettered < account.events_in
     print(f"{account.events_in} events, {account.dead_lettered} dead letters")
@@ -86,4 +88,5 @@ async def test_ten_times_what_the_sampler_can_do_waits_in_kafka_and_drains(
     await traffic.pause()
     fleet.feel("well")
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -25,6 +25,7 @@ async def test_workers_that_are_killed_lose_nothing(fleet: Fleet, traffic: Traff
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{kills} kills, {account.events_in} events, {account.duplicated} repeated records")
 
 
@@ -37,6 +38,7 @@ async def test_the_only_worker_is_killed_and_its_successor_goes_on(fleet: Fleet,
     await asyncio.sleep(1)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     back = await first_forecast_after(settings, died) - died
     print(f"{account.events_in} events, {account.duplicated} repeated records, back after {back:.1f} s")
 
@@ -54,6 +56,7 @@ async def test_one_becomes_three_and_one_again_and_each_leaves_in_order(
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records")
 
 
@@ -67,6 +70,7 @@ async def test_all_are_replaced_one_by_one(fleet: Fleet, traffic: Traffic, setti
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records")
 
 
@@ -82,4 +86,5 @@ async def test_a_frozen_worker_that_wakes_up_contradicts_nobody(fleet: Fleet, tr
     await asyncio.to_thread(fleet.await_ready)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -1,5 +1,6 @@
 """The app factories: from settings to an app that declares what it needs."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def test_exactly_once_is_a_setting_that_is_refused(settings: Settings) -> None:
     exactly = replace(settings, worker=replace(settings.worker, processing_guarantee="exactly_once"))
     with pytest.raises(StreamTppError, match=r"The processing guarantee exactly_once would not hold: .* Use at_least_once"):
         early_warning.create_app(exactly)
+
+
+def test_a_store_that_is_not_installed_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    on_disk = replace(settings, histories=replace(settings.histories, store="rocksdb"))
+    with pytest.raises(StreamTppError, match=r'rocksdb is not installed: run `pip install "stream-tpp\[rocksdb\]"`'):
+        early_warning.create_app(on_disk)
 
 
 def test_a_model_that_is_not_there_is_refused(settings: Settings) -> None:
