@@ -60,7 +60,7 @@ class KafkaCluster:
         self.folder = folder
         self.secured = secured
         self.ports = _free_ports(nodes)
-        self._java = [java(), *JVM, "-cp", classpath()]
+        self.command = [java(), *JVM, "-cp", classpath()]
         self._nodes: dict[int, Child] = {}
         if secured:
             _make_certificate(folder)
@@ -99,7 +99,7 @@ class KafkaCluster:
         self._nodes.clear()
 
     def start_node(self, number: int) -> None:
-        self._nodes[number] = Child([*self._java, "kafka.Kafka", str(self._properties(number))], self._log(number))
+        self._nodes[number] = Child([*self.command, "kafka.Kafka", str(self._properties(number))], self._log(number))
 
     def stop_node(self, number: int) -> None:
         """Have the node hand its partitions over and end."""
@@ -134,7 +134,7 @@ class KafkaCluster:
 
     def _format(self, number: int) -> None:
         self._properties(number).write_text("\n".join(f"{key}={value}" for key, value in self._settings(number).items()))
-        command = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID]
+        command = [*self.command, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID]
         command += ["--config", str(self._properties(number))]
         for mechanism in SCRAM if self.secured else ():
             command += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]

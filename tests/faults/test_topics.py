@@ -1,6 +1,7 @@
 """What happens to the topics behind the workers' back."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import orjson
@@ -51,6 +52,7 @@ async def test_a_compacted_changelog_gives_back_every_history(fleet: Fleet, traf
     await asyncio.sleep(1)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     print(f"{account.events_in} events, {held} slots left in the changelog, {account.duplicated} repeated records")
 
 
@@ -93,10 +95,12 @@ async def test_a_changelog_emptied_by_retention_begins_its_histories_anew(
     await asyncio.sleep(3)
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
     assert successor.live
-    lengths = await first_lengths(settings, handled)
-    assert {length for (partition, _), length in lengths.items() if partition in EMPTIED} == {1}
-    assert {length for (partition, _), length in lengths.items() if partition not in EMPTIED} == {settings.histories.window}
+    arrived, seen = await arrivals(settings, handled), await first_lengths(settings, handled)
+    for (partition, offset), length in seen.items():
+        assert length == (arrived[partition, offset] if partition in EMPTIED else settings.histories.window)
+    assert {partition for partition, _ in seen} == set(range(settings.topics.partitions))
     for partition in EMPTIED:
         assert f"Partition {partition} of the changelog {changelog!r} is empty" in successor.log.read_text()
     print(f"{account.events_in} events, {account.duplicated} repeated records")
@@ -111,8 +115,20 @@ async def empty(connection: Connection, topic: str, partitions: Iterable[int]) -
         await client.close()
 
 
-async def first_lengths(settings: Settings, since: Mapping[int, int]) -> dict[tuple[int, str], float]:
-    """How long each entity's history was at its first event at or after the offset of its partition."""
+async def arrivals(settings: Settings, since: Mapping[int, int]) -> dict[tuple[int, int], int]:
+    """For each event at or after the offset of its partition: how many of its entity have come from there up to it."""
+    counts: Counter[tuple[int, str]] = Counter()
+    arrived: dict[tuple[int, int], int] = {}
+    async for record in records(settings.kafka, settings.topics.events):
+        if record.offset >= since[record.partition]:
+            entity = record.partition, orjson.loads(record.value)["entity"]
+            counts[entity] += 1
+            arrived[record.partition, record.offset] = counts[entity]
+    return arrived
+
+
+async def first_lengths(settings: Settings, since: Mapping[int, int]) -> dict[tuple[int, int], float]:
+    """The first event of each entity, at or after the offset of its partition, that has a forecast; how long its history was."""
     first: dict[tuple[int, str], tuple[int, float]] = {}
     async for record in records(settings.kafka, settings.topics.forecasts):
         forecast = orjson.loads(record.value)
@@ -120,4 +136,4 @@ async def first_lengths(settings: Settings, since: Mapping[int, int]) -> dict[tu
         if offset >= since[partition]:
             found = offset, forecast["counts"]["bad"]["mean"]
             first[partition, forecast["entity"]] = min(found, first.get((partition, forecast["entity"]), found))
-    return {entity: length for entity, (_, length) in first.items()}
+    return {(partition, offset): length for (partition, _), (offset, length) in first.items()}
