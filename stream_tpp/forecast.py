@@ -12,6 +12,7 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
 from stream_tpp.model.law import Law
 from stream_tpp.model.model import Model
+from stream_tpp.model.next_event import NextEvent
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.sampler import Plan, sample
 from stream_tpp.warning.rule import Rule
@@ -156,10 +157,8 @@ class Forecaster:
 
     def _gap_quantiles(self, requests: Sequence[Request], law: Law) -> list[dict[str, float]]:
         levels = torch.tensor(_QUANTILES, dtype=torch.float64)
-        gaps = self.model.scale.to_gap(quantiles(law, levels))
-        last = [float(r.history.times[-1]) if len(r.history) else r.now for r in requests]
-        elapsed = torch.tensor([r.now - t for r, t in zip(requests, last, strict=True)], dtype=torch.float64)
-        rows = (gaps - elapsed[:, None]).clamp(min=0.0).tolist()
+        following = NextEvent.after(law, self.model.scale, [r.history for r in requests], [r.now for r in requests])
+        rows = following.quantile(levels).tolist()
         return [{str(q): gap for q, gap in zip(_QUANTILES, row, strict=True)} for row in rows]
 
     def _counts(self, futures: Futures) -> list[dict[str, dict[str, float]]]:
@@ -182,18 +181,6 @@ class Forecaster:
 
 
 _MOST_EVENTS = 1000
-
-
-def quantiles(law: Law, levels: Tensor) -> Tensor:
-    """y [B, Q] below which the next gap lies with probability levels [Q], for a law [B]; by bisection."""
-    low = torch.full((*law.shape, len(levels)), -40.0, dtype=torch.float64)
-    high = -low
-    places = law.expand_tries(len(levels))
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = torch.exp(places.log_survival(middle)) > 1 - levels
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return high
 
 
 def _permitted(types: Sequence[str], rule: Rule) -> Tensor:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.forecast import Forecaster, Request, quantiles
+from stream_tpp.forecast import Forecaster, Request
 from stream_tpp.history import History
-from stream_tpp.model.law import MixtureLaw
 from stream_tpp.warning.rule import Rule
 from tests.sampling.test_sampler import EPOCH, build, history
 
@@ -49,15 +47,6 @@ def test_an_undecided_score_gets_more_paths_and_a_clear_one_does_not() -> None:
     (forecast,) = forecaster.forecast([request(9)])
     assert forecast.scores[0].paths > 16
     assert forecast.scores[1].paths == 16
-
-
-def test_quantiles_invert_the_survival_also_after_quiet_time() -> None:
-    law = MixtureLaw.from_logits(
-        torch.tensor([[0.3, -0.2], [0.0, 1.0]]), torch.tensor([[0.0, 2.0], [-5.0, 1.0]]), torch.zeros(2, 2), torch.zeros(2, 3)
-    ).given_elapsed(torch.tensor([-torch.inf, 4.0], dtype=torch.float64))
-    levels = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
-    survival = law.expand_tries(3).log_survival(quantiles(law, levels)).exp()
-    assert torch.allclose(1 - survival, levels.expand(2, 3), atol=1e-9)
 
 
 def test_no_requests_no_forecasts() -> None:

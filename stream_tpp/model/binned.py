@@ -76,6 +76,10 @@ class BinnedLaw:
     def log_survival(self, y: Tensor) -> Tensor:
         return torch.logsumexp(self._log_bins_above(y), -1).clamp(max=0.0)
 
+    def log_moment(self, a: float) -> Tensor:
+        terms = self.log_bins + self.bins.log_moment(a, self.y_elapsed)
+        return torch.logsumexp(torch.where(self.log_bins == -torch.inf, -torch.inf, terms), -1)
+
     def log_permitted(self, y: Tensor) -> Tensor:
         return torch.zeros_like(y) if self.log_mass is None else _at(self.log_mass, self.bins.find(y))
 

@@ -91,6 +91,17 @@ class Bins:
         log_survival = torch.where(j == len(self) - 1, self._log_survival(bottom) + torch.log(u), torch.log1p(-cdf))
         return torch.minimum(torch.maximum(self._quantile(cdf, log_survival), bottom), self._tops[j])
 
+    def log_moment(self, a: float, y_low: Tensor | None = None) -> Tensor:
+        """Log of the mean of exp(a y) in each bin, a > 0, [N]; where y_low [...] is given, of what is above it in its own bin,
+        [..., N]. inf in the last bin where the tail is too heavy, a times its scale 1 or more.
+        """
+        index = torch.arange(len(self), device=self.edges.device)
+        whole = self._log_moment_above(a, self._bottoms, index)
+        if y_low is None:
+            return whole
+        j = self.find(y_low)
+        return torch.where(index == j[..., None], self._log_moment_above(a, y_low, j)[..., None], whole)
+
     @cached_property
     def log_mass(self) -> Tensor:
         """Log of the base law's mass in each bin, [N]."""
@@ -145,6 +156,26 @@ class Bins:
 
     def _log_high_tail(self, y: Tensor) -> Tensor:
         return self._log_end - ((y - self.knots[-1]) / self._high_scale).clamp(min=0.0)
+
+    def _log_moment_above(self, a: float, y: Tensor, j: Tensor) -> Tensor:
+        """Log of the mean of exp(a y) above y [...] in its bin j. In the upper tail, which has no memory, it is closed."""
+        thinned = 1 - a * self._high_scale
+        log_tail = a * y.clamp(min=float(self.knots[-1])) - math.log(thinned) if thinned > 0 else torch.full_like(y, torch.inf)
+        inside = self._moment_below(a, torch.minimum(self._tops[j], self.knots[-1])) - self._moment_below(a, y)
+        beyond = torch.where(j == len(self) - 1, torch.exp(self._log_end + log_tail), 0.0)
+        mean = torch.log(inside + beyond) - self.log_mass[j] - self.log_above(y, j)
+        return torch.where(y >= self.knots[-1], log_tail, mean)
+
+    def _moment_below(self, a: float, y: Tensor) -> Tensor:
+        """Integral of exp(a y) under the base law up to y, at most the last knot."""
+        knots, cells = self.knots, self.knots.diff()
+        low = torch.exp(self._log_end + a * knots[0]) / (1 + a * self._low_scale)
+        parts = torch.exp(a * knots[:-1]) * torch.expm1(a * cells) / (a * len(knots) * cells)
+        to_knot = torch.cat([low[None], low + parts.cumsum(0)])
+        cell, y = self._cell(y), y.clamp(max=float(knots[-1]))
+        along = torch.expm1(a * (y - knots[cell])) / (a * len(knots) * cells[cell])
+        tail = low * torch.exp((a + 1 / self._low_scale) * (y - knots[0]).clamp(max=0.0))
+        return torch.where(y < knots[0], tail, to_knot[cell] + torch.exp(a * knots[cell]) * along)
 
     def _quantile(self, cdf: Tensor, log_survival: Tensor) -> Tensor:
         """The y of a probability that is given from below and, as a log, from above."""

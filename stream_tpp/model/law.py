@@ -71,6 +71,9 @@ class Law(Protocol):
     def log_survival(self, y: Tensor) -> Tensor:
         """Log of the chance of a gap above y, [...]."""
 
+    def log_moment(self, a: float) -> Tensor:
+        """Log of the mean of exp(a y), [...]; inf where that is infinite. The mean gap is that of a = log_std, rescaled."""
+
     def log_permitted(self, y: Tensor) -> Tensor:
         """Log probability, before `restrict`, of the permitted types given the gap, [...]; 0 when all are."""
 
@@ -168,6 +171,14 @@ class MixtureLaw:
         if self.log_tail is None:
             return survival
         return (survival - self.log_tail).clamp(max=0.0)
+
+    def log_moment(self, a: float) -> Tensor:
+        scales = torch.exp(self.log_scales)
+        log_terms = self.log_weights + a * self.locs + 0.5 * (a * scales) ** 2
+        if self.y_elapsed is None or self.log_tail is None:
+            return torch.logsumexp(log_terms, -1)
+        above = torch.special.log_ndtr((self.locs + a * scales**2 - self.y_elapsed[..., None]) / scales)
+        return torch.logsumexp(log_terms + above, -1) - self.log_tail
 
     def log_permitted(self, y: Tensor) -> Tensor:
         return torch.zeros_like(y) if self.log_mass is None else self.log_mass

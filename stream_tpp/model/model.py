@@ -14,6 +14,7 @@ from stream_tpp.model.config import ModelConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.law import GapScale, Law
+from stream_tpp.model.next_event import NextEvent
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.sampler import Plan, sample
@@ -87,6 +88,15 @@ class Model:
             now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
             device=self.device,
         )
+
+    def next_event(self, histories: Sequence[History], *, now: float | Sequence[float] | None = None) -> NextEvent:
+        """Intensity, survival, quantiles and mean of the time to each history's next event, in seconds from now.
+
+        `now` as for `sample`; one pass of the target, nothing is simulated. Raises as `sample` does.
+        """
+        futures = self.sample(histories, now=now, max_events=1, draft_length=0)
+        times = list(now) if isinstance(now, Sequence) else [now] * len(histories)
+        return NextEvent.after(futures.next, self.scale, histories, times)
 
     @torch.inference_mode()
     def law(self, histories: Sequence[History]) -> Law:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from functools import wraps
+from typing import ParamSpec, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from stream_tpp.errors import StreamTppError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class SinglePrecision(nn.Module):
@@ -34,6 +38,17 @@ def require_types(tensors: Mapping[str, Tensor], module: nn.Module, where: str) 
                 f"{where} holds {name} as {_name(tensor.dtype)} where {_name(kept[name].dtype)} is needed: give the weights as "
                 "`stream-tpp fit` wrote them."
             )
+
+
+def outside_autocast(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which a caller's autocast to half precision does not reach."""
+
+    @wraps(function)
+    def apart(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return apart
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -21,6 +21,7 @@ from stream_tpp.kernels.random import row_keys, uniform
 from stream_tpp.model.block import Block, Histories, pack
 from stream_tpp.model.encoder import STABLE_ROWS
 from stream_tpp.model.law import GapScale, Law
+from stream_tpp.model.precision import outside_autocast
 from stream_tpp.model.protocols import Draft, Rollout, Target
 from stream_tpp.sampling.futures import Futures, Stats, gather_events
 from stream_tpp.sampling.residual import Draws, require_finite
@@ -72,8 +73,7 @@ class Plan:
 
 
 @torch.inference_mode()
-@torch.autocast("cuda", enabled=False)
-@torch.autocast("cpu", enabled=False)
+@outside_autocast
 def sample(
     target: Target,
     draft: Draft,
