@@ -64,6 +64,7 @@ class Driver:
     fields: Fields = field(default_factory=Fields)
     window: int | None = None
     slack: int = 256
+    reorder: int = 64
     grace: float = 86_400.0
     ahead: float | None = None
     most_rings: int = 10_000
@@ -121,6 +122,7 @@ class Driver:
             histories,
             window=self.window or self.forecaster.window,
             slack=self.slack,
+            reorder=self.reorder,
             grace=self.grace,
             most_rings=self.most_rings,
         )

@@ -65,25 +65,33 @@ class Ring:
     """An entity's latest events, in slots that are written over in turn.
 
     A worker that crashed reads again what it had not committed, and must then see each event's history as it was the
-    first time. So the ring keeps `slack` slots more than the `window` that a model sees, and `as_of` looks back to any
-    offset, as long as all but the latest `slack` events were committed (`must_be_committed`).
+    first time. So the ring keeps `slack` slots more than it looks at, and `as_of` looks back to any offset, as long as all
+    but the latest `slack` events were committed (`must_be_committed`).
+
+    It looks at the latest `window` events that a model sees, and at `reorder` more: the latest by time are among the
+    latest to arrive, as long as no event is overtaken by more than `reorder` others.
     """
 
-    __slots__ = ("_next", "_slots", "slack", "window")
+    __slots__ = ("_next", "_slots", "reorder", "slack", "window")
 
-    def __init__(self, window: int, slack: int, slots: Iterable[Slot] = ()) -> None:
+    def __init__(self, window: int, slack: int, slots: Iterable[Slot] = (), reorder: int = 0) -> None:
         """`slots` as they lie in their places: what the table holds under slot numbers 0, 1, 2 ..."""
-        if window < 1 or slack < 2:
-            raise ValueError("a ring needs a window of at least 1 event and a slack of at least 2")
+        if window < 1 or slack < 2 or reorder < 0:
+            raise ValueError("a ring needs a window of at least 1 event, a slack of at least 2, and no negative reorder")
         self.window = window
         self.slack = slack
+        self.reorder = reorder
         self._slots = np.array(list(slots), _SLOTS)
         full = len(self._slots) == self.size
         self._next = (int(self._slots["offset"].argmax()) + 1) % self.size if full else len(self._slots)
 
     @property
     def size(self) -> int:
-        return self.window + self.slack
+        return self._looked_at + self.slack
+
+    @property
+    def _looked_at(self) -> int:
+        return self.window + self.reorder
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -96,7 +104,7 @@ class Ring:
     @property
     def must_be_committed(self) -> int:
         """The offset that has to be committed before another event is absorbed; -1 for none."""
-        return int(self._arrived()[self.window]["offset"]) if len(self._slots) == self.size else -1
+        return int(self._arrived()[self._looked_at]["offset"]) if len(self._slots) == self.size else -1
 
     def place(self) -> int:
         """The number of the slot that the next event goes to."""
@@ -119,21 +127,21 @@ class Ring:
         return (int(places[0]), Slot(*self._slots[places[0]].item())) if len(places) else None
 
     def holds_identity(self, identity: int, before: int) -> bool:
-        """Whether one of the `window` events that came last before the offset `before` has this identity."""
-        return identity != 0 and bool((self._latest(before - 1, self.window)["identity"] == identity).any())
+        """Whether one of the `window + reorder` events that came last before the offset `before` has this identity."""
+        return identity != 0 and bool((self._latest(before - 1, self._looked_at)["identity"] == identity).any())
 
     def newest_time(self, before: int) -> float:
-        """The greatest time among the `window` events that came last before the offset; -inf for none."""
-        return float(self._latest(before - 1, self.window)["time"].max(initial=-math.inf))
+        """The greatest time among the `window + reorder` events that came last before the offset; -inf for none."""
+        return float(self._latest(before - 1, self._looked_at)["time"].max(initial=-math.inf))
 
     def as_of(self, offset: int) -> History:
         """The history that the event at `offset` saw: it and what arrived before it, by time (ties by arrival).
 
-        At most `window` events. Once older ones have slid out, the history starts at the last event before it, which is
-        also how training crops longer sequences.
+        At most `window` events, the latest. Once older ones have slid out, the history starts at the last event before it,
+        which is also how training crops longer sequences.
         """
-        latest = self._latest(offset, self.window + 1)
-        latest = latest[np.argsort(latest["time"], kind="stable")]
+        latest = self._latest(offset, self._looked_at + 1)
+        latest = latest[np.argsort(latest["time"], kind="stable")][-self.window - 1 :]
         start = None
         if len(latest) > self.window:
             start, latest = float(latest[0]["time"]), latest[1:]

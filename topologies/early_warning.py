@@ -60,6 +60,7 @@ def assemble(
         fields=settings.fields,
         window=histories.window,
         slack=histories.slack,
+        reorder=histories.reorder,
         grace=histories.grace,
         ahead=histories.ahead,
         most_rings=histories.max_entities,

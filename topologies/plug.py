@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 import faust
 from faust.types import TopicT
@@ -25,6 +26,7 @@ from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, layout_of, slot_mark
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.records import Channel
+from stream_tpp.operators.slots import SlotTable
 from stream_tpp.topologies.pick_up import Make, pick_up
 from stream_tpp.topologies.transport import settle_at_rebalance
 from stream_tpp.warning.rule import Rule
@@ -73,6 +75,7 @@ def plug(
     grace: float = 86_400.0,
     window: int | None = None,
     slack: int = 256,
+    reorder: int = 64,
     most_rings: int = 10_000,
     max_batch: int = 16,
     max_wait: float = 0.005,
@@ -112,10 +115,19 @@ def plug(
     topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
     counters = Counters()
     window = window or forecaster.window
-    histories = _table(app, f"histories-{layout_of(window, slack, forecaster.types)}", topics.partitions, slot_mark)
+    name = f"histories-{layout_of(window, slack, reorder, forecaster.types)}"
+    histories = _table(SlotTable, app, name, topics.partitions, slot_mark)
     forecasting = Forecasting(
         Ingest(forecaster.types, fields, max_event_bytes, ahead),
-        Histories(histories, window=window, slack=slack, grace=grace, most_rings=most_rings),
+        Histories(
+            histories,
+            window=window,
+            slack=slack,
+            reorder=reorder,
+            grace=grace,
+            most_rings=most_rings,
+            stored=lambda entity: histories.stored(entity, window + reorder + slack),
+        ),
         counters,
         rules,
     )
@@ -140,7 +152,7 @@ def plug(
     settle_at_rebalance(app, forecast_agent.settle)
     alert_agent = None
     if rules:
-        states = _table(app, "alert-states", topics.partitions, states_mark)
+        states = _table(ChangelogTable, app, "alert-states", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
         alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience)
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
@@ -156,6 +168,8 @@ def plug(
 
 
 BLOCK_CACHE = 32 << 20
+
+AnyTable = TypeVar("AnyTable", bound=ChangelogTable)
 
 NAMES: Mapping[Channel, str] = {
     "forecasts": "forecasts",
@@ -204,8 +218,8 @@ class _Topics:
         return json | {"dead_letters": self.raw(self.name("dead_letters"))}
 
 
-def _table(app: faust.App, name: str, partitions: int, mark: Callable[[bytes], int]) -> ChangelogTable:
-    table = ChangelogTable(
+def _table(kind: type[AnyTable], app: faust.App, name: str, partitions: int, mark: Callable[[bytes], int]) -> AnyTable:
+    table = kind(
         app,
         name=name,
         mark=mark,

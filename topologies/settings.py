@@ -104,15 +104,17 @@ class Histories(Section):
     """Rolling histories: `window` events of each entity, events up to `grace` seconds late put in their place.
 
     `ahead` is how far (seconds) an event may be dated after its record was written, any where it is not set; `slack` how
-    many events of an entity may be in flight (see Ring). A change of window or slack begins histories anew.
+    many events of an entity may be in flight, `reorder` how many others may overtake one that is late (see Ring). A change
+    of window, slack or reorder begins histories anew.
     `store` is memory or rocksdb (with its files in `folder`); `max_entities` decoded histories are held at once.
     """
 
     window: int = field(default=256, metadata={"least": 1})
     slack: int = field(default=256, metadata={"least": 2})
+    reorder: int = field(default=64, metadata={"least": 0})
     grace: float = field(default=86_400.0, metadata={"least": 0.0})
     ahead: float | None = None
-    max_entities: int = field(default=100_000, metadata={"least": 1})
+    max_entities: int = field(default=10_000, metadata={"least": 1})
     store: str = field(default="memory", metadata={"choices": ("memory", "rocksdb")})
     folder: Path = Path("stream-tpp-data")
 

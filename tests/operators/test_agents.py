@@ -111,7 +111,7 @@ class Worker:
         self.table = Table() if table is None else table
         channels = ("forecasts", "warnings", "alerts", "dead_letters")
         self.counters = Counters()
-        histories = Histories(self.table, window=window, slack=slack)
+        histories = Histories(self.table, window=window, slack=slack, reorder=0)
         forecasting = Forecasting(Ingest(engine.types), histories, self.counters)
         topics = {name: Topic(name, self.sent) for name in channels}
         self.agent = ForecastAgent(self.app, self.table, topics, forecasting, engine, **options)  # type: ignore[arg-type]

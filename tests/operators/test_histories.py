@@ -74,15 +74,24 @@ def test_a_slot_that_a_changelog_lost_is_written_again_when_its_event_is_redeliv
 
 
 def test_a_table_keeps_one_slot_for_each_event_of_the_ring(drive, event) -> None:
-    driver = drive(window=4, slack=3)
+    driver = drive(window=4, slack=3, reorder=0)
     for time in range(50):
         driver.send(event("a", float(time)))
     assert len(driver.histories_table) == 7
     assert {len(value) for value in driver.histories_table.values()} == {26}
 
 
+def test_an_event_of_an_entity_with_a_12_byte_name_costs_44_bytes_of_changelog(drive, event) -> None:
+    driver = drive(window=256)
+    for time in range(600):
+        driver.send(event("twelve-bytes", float(time), id=str(time)))
+    writes = driver.histories_table.changelog
+    assert len(writes) == 600
+    assert sum(len(key) + len(value) for key, value in writes) / 600 == 44
+
+
 def test_more_events_of_an_entity_than_the_slack_wait_for_a_commit(drive, event) -> None:
-    driver = drive(window=4, slack=3, commits=False)
+    driver = drive(window=4, slack=3, reorder=2, commits=False)
     for time in range(40):
         driver.send(event("a", float(time)))
     first = list(driver.outputs)
@@ -129,5 +138,6 @@ def test_a_topic_made_anew_under_old_histories_is_noticed() -> None:
 
 
 def test_the_layout_changes_with_all_that_slots_depend_on() -> None:
-    layouts = {layout_of(256, 64, ["a", "b"]), layout_of(255, 64, ["a", "b"]), layout_of(256, 64, ["b", "a"])}
-    assert len(layouts) == 3
+    sizes = [(256, 64, 8), (255, 64, 8), (256, 65, 8), (256, 64, 9)]
+    layouts = {layout_of(*size, types) for size in sizes for types in (["a", "b"], ["b", "a"])}
+    assert len(layouts) == 8

@@ -1,0 +1,64 @@
+"""Slots in memory: what was put in comes out, in few bytes."""
+
+from __future__ import annotations
+
+import struct
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_tpp.history import Slot
+from stream_tpp.operators.histories import slot_key
+from stream_tpp.operators.records import entity_key
+from stream_tpp.operators.slots import PackedSlots
+
+offsets = st.one_of(st.integers(0, 1000), st.integers(0, (1 << 62) - 1))
+slots = st.builds(
+    Slot, offsets, st.floats(-1e10, 1e11), st.integers(0, 65535), st.one_of(st.just(0), st.integers(1, (1 << 64) - 1))
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), slots), max_size=60))
+def test_it_holds_what_a_dictionary_would(writes: list[tuple[str, int, Slot]]) -> None:
+    packed, plain = PackedSlots(), {}
+    for name, place, slot in writes:
+        key = slot_key(entity_key(3, name), place)
+        packed[key] = plain[key] = slot.pack()
+    assert dict(packed) == plain
+    assert len(packed) == len(plain)
+    assert all(packed[key] == value for key, value in plain.items())
+    for name in "abc":
+        entity, held = entity_key(3, name), []
+        while (key := slot_key(entity, len(held))) in plain:
+            held.append(Slot.unpack(plain[key]))
+        assert packed.stored(entity) == held
+
+
+@pytest.mark.parametrize(("identity", "most"), [(0, 14.7), (1 << 63, 22.7)])
+def test_an_event_takes_14_bytes_and_22_with_an_id(identity: int, most: float) -> None:
+    packed = PackedSlots()
+    for number in range(64):
+        packed[slot_key(entity_key(0, "twelve-bytes"), number)] = Slot((1 << 40) + 1000 * number, 1.7e9, 7, identity).pack()
+    (value,) = packed._packed.values()
+    # With the head of the entity, and Python's own of a bytes object.
+    assert sys.getsizeof(value) / 64 <= most
+
+
+def test_only_the_partitions_at_hand_are_kept() -> None:
+    packed = PackedSlots()
+    keys = [slot_key(entity_key(partition, "a"), 0) for partition in range(4)]
+    for key in keys:
+        packed[key] = Slot(1, 1.0, 0, 0).pack()
+    packed.keep({1, 3})
+    assert list(packed) == [keys[1], keys[3]]
+
+
+def test_a_place_that_holds_nothing_and_bytes_that_are_no_slot_are_errors() -> None:
+    packed = PackedSlots()
+    packed[slot_key(entity_key(0, "a"), 2)] = Slot(1, 1.0, 0, 0).pack()
+    for key in (slot_key(entity_key(0, "a"), 0), slot_key(entity_key(0, "a"), 3), slot_key(entity_key(0, "b"), 0)):
+        assert key not in packed
+    with pytest.raises(struct.error):
+        packed[slot_key(entity_key(0, "a"), 0)] = b"short"
