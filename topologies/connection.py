@@ -154,7 +154,8 @@ async def connect(connection: Connection, within: float = REACH_WITHIN) -> AIOKa
     except (TimeoutError, KafkaError) as error:
         raise BrokerUnreachable(
             f"No Kafka broker answers at {connection.bootstrap_servers} ({reasons[-1] if reasons else 'silence'}): start one, "
-            "or set KAFKA_BOOTSTRAP_SERVERS to where it is (and kafka.security_protocol, where it wants TLS or SASL)."
+            "or set KAFKA_BOOTSTRAP_SERVERS to where it is (and kafka.security_protocol, where it wants TLS or SASL, and "
+            "kafka.ssl_certfile, where it wants a certificate)."
         ) from error
 
 

@@ -33,8 +33,8 @@ LEAST_JAVA = 17
 # the cores that the worker under test needs.
 JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
-# What the secured listener takes, by any of the mechanisms.
-USER, PASSWORD = "ward", "swordfish"
+# What the secured listener takes, by any of the mechanisms, and what opens the key of its client's certificate.
+USER, PASSWORD, PASSPHRASE = "ward", "swordfish", "halibut"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -52,8 +52,8 @@ class Ports:
 class KafkaCluster:
     """Apache Kafka with `nodes` brokers that are controllers, too. Topics must be declared: none is made by being asked for.
 
-    `connection` reaches it in the clear; with `secured`, `secured_connection` does over TLS with a password. Raises
-    KafkaUnavailable when Java or Maven is missing or the jars can't be had.
+    `connection` reaches it in the clear; with `secured`, `secured_connection` does over TLS, with a certificate of the client's
+    own and a password. Raises KafkaUnavailable when Java or Maven is missing or the jars can't be had.
     """
 
     def __init__(self, folder: Path, nodes: int = 1, *, secured: bool = False) -> None:
@@ -63,7 +63,7 @@ class KafkaCluster:
         self.command = [java(), *JVM, "-cp", classpath()]
         self._nodes: dict[int, Child] = {}
         if secured:
-            _make_certificate(folder)
+            _make_certificates(folder)
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._format, self.numbers))
 
@@ -81,6 +81,9 @@ class KafkaCluster:
             ",".join(f"{HOST}:{ports.secured}" for ports in self.ports),
             security_protocol="SASL_SSL",
             ssl_cafile=str(self.folder / "certificate.pem"),
+            ssl_certfile=str(self.folder / "client.pem"),
+            ssl_keyfile=str(self.folder / "client.key"),
+            ssl_password=PASSPHRASE,
             sasl_mechanism=mechanism,
             sasl_username=USER,
             sasl_password=PASSWORD,
@@ -180,6 +183,10 @@ class KafkaCluster:
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": self.folder / "keystore.p12",
             "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.location": self.folder / "truststore.p12",
+            "ssl.truststore.password": PASSWORD,
+            "listener.name.sasl_ssl.ssl.client.auth": "required",
         }
 
 
@@ -236,10 +243,21 @@ def _free_ports(nodes: int) -> list[Ports]:
     return [Ports(*numbers[3 * node : 3 * node + 3]) for node in range(nodes)]
 
 
-def _make_certificate(folder: Path) -> None:
-    keytool = [str(Path(java()).with_name("keytool")) if Path(java()).with_name("keytool").exists() else "keytool"]
+def _make_certificates(folder: Path) -> None:
+    """The broker's, and one of its clients, in whose names nobody but they themselves sign."""
+    beside = Path(java()).with_name("keytool")
+    keytool = str(beside) if beside.exists() else "keytool"
     store = ["-keystore", str(folder / "keystore.p12"), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "broker"]
     pair = ["-genkeypair", "-keyalg", "RSA", "-dname", f"CN={HOST}", "-ext", f"SAN=IP:{HOST}", "-validity", "2"]
-    subprocess.run([*keytool, *pair, *store], check=True, capture_output=True)
+    subprocess.run([keytool, *pair, *store], check=True, capture_output=True)
     export = ["-exportcert", "-rfc", "-file", str(folder / "certificate.pem")]
-    subprocess.run([*keytool, *export, *store], check=True, capture_output=True)
+    subprocess.run([keytool, *export, *store], check=True, capture_output=True)
+    if shutil.which("openssl") is None:
+        raise KafkaUnavailable("there is no openssl on the path")
+    client = ["-keyout", str(folder / "client.key"), "-out", str(folder / "client.pem"), "-passout", f"pass:{PASSPHRASE}"]
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", f"/CN={USER}", "-days", "2", *client]
+    subprocess.run(request, check=True, capture_output=True)
+    trust = ["-keystore", str(folder / "truststore.p12"), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", USER]
+    subprocess.run(
+        [keytool, "-importcert", "-noprompt", "-file", str(folder / "client.pem"), *trust], check=True, capture_output=True
+    )

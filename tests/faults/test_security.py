@@ -1,4 +1,4 @@
-"""A broker that demands TLS and a password: workers run on it as on any other, and what is secret is never said."""
+"""A broker that demands TLS, a certificate and a password: workers run on it as on any other, and say nothing secret."""
 
 import asyncio
 import dataclasses
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stream_tpp.topologies.connection import RefusedByBroker
+from stream_tpp.topologies.connection import BrokerUnreachable, RefusedByBroker
 from stream_tpp.topologies.settings import Forecasts, Settings
 from stream_tpp.topologies.topics import declare
-from tests.brokers.kafka import PASSWORD, SCRAM, KafkaCluster, KafkaUnavailable
+from tests.brokers.kafka import PASSPHRASE, PASSWORD, SCRAM, KafkaCluster, KafkaUnavailable
 from tests.e2e.worker import toml
 from tests.faults.conftest import settings_for
 from tests.faults.fleet import Fleet, Ways
@@ -59,9 +59,10 @@ async def test_workers_by_every_mechanism_lose_nothing_and_say_no_secret(
         log = worker.log.read_text()
         assert f"via {mechanism}" in log
         assert "DEBUG aiokafka.conn" in log, "not all was logged that could be"
-        assert PASSWORD not in log
+        assert not [secret for secret in (PASSWORD, PASSPHRASE) if secret in log]
     for worker in fleet.running():
-        assert not [page for page in ("/livez", "/readyz", "/metrics") if PASSWORD in worker.page(page)]
+        told = "".join(worker.page(page) for page in ("/livez", "/readyz", "/metrics"))
+        assert not [secret for secret in (PASSWORD, PASSPHRASE) if secret in told]
     print(f"{account.events_in} events, {account.duplicated} repeated records")
 
 
@@ -76,6 +77,13 @@ async def test_a_wrong_password_is_refused_at_once(demanding: KafkaCluster, mech
 async def test_an_authority_that_did_not_sign_is_refused_at_once(demanding: KafkaCluster) -> None:
     with pytest.raises(RefusedByBroker, match=r"self-signed certificate\.*.*: check security_protocol and the ssl_"):
         await declare(dataclasses.replace(demanding.secured_connection(), ssl_cafile=None), [])
+
+
+async def test_without_its_certificate_a_client_is_told_what_may_be_missing(demanding: KafkaCluster) -> None:
+    """Kafka closes the connection without a word."""
+    without = dataclasses.replace(demanding.secured_connection(), ssl_certfile=None, ssl_keyfile=None)
+    with pytest.raises(BrokerUnreachable, match=r"closed\): .*kafka\.ssl_certfile, where it wants a certificate"):
+        await declare(without, [], within=1.0)
 
 
 def test_a_worker_with_a_wrong_password_fails_with_one_sentence(settings: Settings, tmp_path: Path) -> None:
