@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from faust.stores import memory
 from faust.types import TP, EventT
@@ -53,6 +53,14 @@ class PackedSlots(MutableMapping[bytes, bytes]):
         if at > len(packed):
             packed += _record(layout, base, None) * ((at - len(packed)) // size)
         self._packed[entity] = packed[:at] + _record(layout, base, slot) + packed[at + size :]
+
+    def offer(self, key: bytes, value: bytes) -> None:
+        """Put a slot in its place, unless a later event has it."""
+        entity, place = entity_of(key)
+        packed = self._packed.get(entity)
+        held = _slot(packed, place) if packed else None
+        if held is None or held.offset <= int.from_bytes(value[:8], "little", signed=True):
+            self[key] = value
 
     def __delitem__(self, key: bytes) -> None:
         raise TypeError("slots are written over, never deleted")
@@ -138,8 +146,27 @@ class SlotStore(memory.Store[bytes, bytes]):
         self.data.keep({tp.partition for tp in active_tps | standby_tps})
 
 
+class Written(Protocol):
+    """A record of a changelog."""
+
+    key: Any
+    value: Any
+
+
 class SlotTable(ChangelogTable):
     """The table of histories; in memory its slots are packed."""
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.data, SlotStore)
+
+    def restore(self, records: Iterable[Written]) -> None:
+        """Put in what lies in the changelog; in memory only."""
+        assert isinstance(self.data, SlotStore)
+        slots = self.data.data
+        for record in records:
+            if record.value:
+                slots.offer(record.key, record.value)
 
     def _new_store_by_url(self, url: Any) -> StoreT[bytes, bytes]:
         store = super()._new_store_by_url(url)

@@ -28,6 +28,7 @@ from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.records import Channel
 from stream_tpp.operators.slots import SlotTable
 from stream_tpp.topologies.pick_up import Make, pick_up
+from stream_tpp.topologies.restore import restore_in_bulk
 from stream_tpp.topologies.transport import settle_at_rebalance
 from stream_tpp.warning.rule import Rule
 
@@ -115,6 +116,7 @@ def plug(
     topics = _Topics(app, partitions or app.conf.topic_partitions, declare, names or {})
     counters = Counters()
     window = window or forecaster.window
+    restore_in_bulk(app)
     name = f"histories-{layout_of(window, slack, reorder, forecaster.types)}"
     histories = _table(SlotTable, app, name, topics.partitions, slot_mark)
     forecasting = Forecasting(

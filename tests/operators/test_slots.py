@@ -46,6 +46,13 @@ def test_an_event_takes_14_bytes_and_22_with_an_id(identity: int, most: float) -
     assert sys.getsizeof(value) / 64 <= most
 
 
+def test_a_slot_that_is_offered_never_takes_the_place_of_a_later_one() -> None:
+    packed, key = PackedSlots(), slot_key(entity_key(0, "a"), 1)
+    for offset, held in ((5, 5), (3, 5), (5, 5), (8, 8)):
+        packed.offer(key, Slot(offset, 1.0, 0, 0).pack())
+        assert Slot.unpack(packed[key]).offset == held
+
+
 def test_only_the_partitions_at_hand_are_kept() -> None:
     packed = PackedSlots()
     keys = [slot_key(entity_key(partition, "a"), 0) for partition in range(4)]
