@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
 from stream_tpp.model.law import GapScale
 
@@ -65,8 +66,11 @@ def pack(histories: Sequence[History], scale: GapScale, types: int, window: int,
     """Histories as tensors: each one's last `window` events, `types` types, S a multiple of `multiple`.
 
     BOS stands at the start of observation. Where that is unknown, or older events were cut off, it stands at the time of
-    the event before the first one kept (at the first event itself if there is none before).
+    the event before the first one kept (at the first event itself if there is none before). Raises StreamTppError where a
+    history has an event of no type.
     """
+    for row, history in enumerate(histories):
+        _require_types(row, history, types)
     rows = [_sequence(history, window) for history in histories]
     longest = max(len(times) for times, _ in rows)
     width = -(-longest // multiple) * multiple
@@ -82,6 +86,15 @@ def pack(histories: Sequence[History], scale: GapScale, types: int, window: int,
     clock = torch.from_numpy(times)
     block = Block(y, torch.from_numpy(kinds), clock, clock[:, :1].expand_as(clock))
     return Histories(block, torch.tensor([len(row_times) for row_times, _ in rows]))
+
+
+def _require_types(row: int, history: History, types: int) -> None:
+    if len(history) and not (history.types.min() >= 0 and history.types.max() < types):
+        strange = next(int(kind) for kind in history.types if not 0 <= kind < types)
+        raise StreamTppError(
+            f"History {row} has an event of type number {strange}, and the model knows {types}, numbered from 0: leave out "
+            "events of types that it was not trained on."
+        )
 
 
 def _sequence(history: History, window: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from stream_tpp.model.config import TimeEncoding
 
+_LATEST = 1e15
+
 
 class Sinusoidal(nn.Module):
     """z(t) of Zuo et al. 2020 (arXiv 2002.09291): waves with periods from 2 pi to 2 pi 10^4. [...] -> [..., width]."""
@@ -68,7 +70,7 @@ def wave_rates(width: int) -> Tensor:
 def phases(times: Tensor, cycles: Tensor) -> Tensor:
     """Sine and cosine of where in each cycle absolute times fall: seconds, float64 [...] and [C] -> float32 [..., 2C].
 
-    The angle is reduced in float64: a float32 epoch time is off by minutes.
+    The angle is reduced in float64: a float32 epoch time is off by minutes. Infinite times count as 1e15.
     """
-    angle = (torch.remainder(times[..., None], cycles) * (2 * math.pi / cycles)).to(torch.float32)
+    angle = (torch.remainder(times[..., None].clamp(max=_LATEST), cycles) * (2 * math.pi / cycles)).to(torch.float32)
     return torch.cat([angle.sin(), angle.cos()], -1)

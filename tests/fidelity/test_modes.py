@@ -77,6 +77,25 @@ def test_speculative_autoregressive_and_direct_samples_are_of_one_law(mode: str)
         assert {test.name: test.detectable for test in found.tests}["gap_ks"] < 0.03
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_draft_that_has_nothing_in_common_with_the_target_leaves_its_law(mode: str) -> None:
+    toy = Toy.random(1)
+    situation = cases(replace(LENGTHS, draft_length=4, mode=mode), quiet=True)
+    futures = situation.simulate(ToyTarget(toy), ToyDraft(toy.disturbed(60.0, 7)))
+    assert futures.stats.acceptance < 1e-3
+    assert departure(toy, situation, Paths.of_futures(futures, None)) > LEVEL
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_draft_that_is_the_target_but_for_a_hair_is_rejected_now_and_then_and_no_residual_runs_on(mode: str) -> None:
+    """Where a ten-thousandth of the law is left over, a draw from it takes ten thousand tries."""
+    toy = Toy.random(1)
+    situation = cases(replace(LENGTHS, paths=1000, draft_length=6, mode=mode), quiet=True)
+    futures = situation.simulate(ToyTarget(toy), ToyDraft(toy.disturbed(2e-4, 7)))
+    assert 0.99 < futures.stats.acceptance < 1
+    assert departure(toy, situation, Paths.of_futures(futures, None)) > LEVEL
+
+
 def test_rows_of_a_batch_accept_different_numbers_of_events() -> None:
     """The cases above would mean little if all rows of a batch moved in step."""
     toy = Toy.random(1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
@@ -158,6 +161,67 @@ def test_events_that_share_a_time_and_gaps_of_any_size_give_finite_futures() -> 
         past = History(np.array(times), np.zeros(len(times), dtype=np.int64))
         result = futures(model, Plan(paths=16, max_events=20), [past], [0])
         assert bool(torch.isfinite(result.leads).all())
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e9])
+def test_gaps_of_a_nanosecond_and_of_thirty_years_are_drawn_as_exactly_as_any(seconds: float) -> None:
+    """At 1.4e9 seconds float64 tells times 2e-7 apart: leads must not go through them. Only the unit differs between the two."""
+    model, unit = build(), replace(build(), scale=GapScale(0.0, 1.5, 1e-3))
+    model.scale = GapScale(float(np.log(seconds)), 1.5, 1e-3 * seconds)
+    plan = Plan(paths=500, max_events=1)
+    last = History(np.array([EPOCH]), np.array([1]))
+    scaled, plain = (futures(one, plan, [last], [0]).leads for one in (model, unit))
+    np.testing.assert_allclose(scaled.numpy() / seconds, plain.numpy(), rtol=1e-9)
+    assert len(scaled.unique()) == 500
+    many = futures(model, Plan(paths=50, max_events=20), [last], [0]).leads
+    assert bool((many.diff(dim=-1) > 0).all())
+    assert bool(torch.isfinite(many).all())
+
+
+@pytest.mark.parametrize("n", [63, 64, 65, 66, 200])
+def test_a_history_at_the_limit_of_the_window_is_its_latest_events(n: int) -> None:
+    """BOS stands on the event before them, so 65 events and their last 64 differ in nothing."""
+    model, whole = build(), history(n)
+    kept = History(whole.times[-64:], whole.types[-64:], float(whole.times[-65]) if n > 64 else None)
+    plan = Plan(paths=16, max_events=10)
+    ours, theirs = (futures(model, plan, [past], [3]) for past in (whole, kept))
+    assert torch.equal(ours.leads, theirs.leads)
+    assert torch.equal(ours.types, theirs.types)
+    if n > 65:
+        longer = futures(replace(model, window=65), plan, [whole], [3])
+        assert not torch.equal(longer.leads, ours.leads)
+
+
+def test_ties_count_as_the_floor() -> None:
+    model, kinds = build(), np.array([0, 1, 2])
+    tied, apart = (History(EPOCH + np.array(steps), kinds, EPOCH) for steps in ([5.0, 5.0, 5.0], [5.0, 5.5, 5.9]))
+    laws = [model.law([past]) for past in (tied, apart)]
+    assert model.scale.floor == 1.0
+    torch.testing.assert_close(laws[0].types(), laws[1].types(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [-1, TYPES, TYPES + 1])
+def test_a_type_that_the_model_was_not_trained_on_is_refused_by_number(kind: int) -> None:
+    """TYPES itself is the number that BOS has inside."""
+    strange = History(np.array([EPOCH, EPOCH + 1.0]), np.array([0, kind]))
+    for gamma in (0, 4):
+        with pytest.raises(StreamTppError, match=rf"History 1 has an event of type number {kind}, and the model knows {TYPES}"):
+            futures(build(), Plan(paths=2, max_events=2, draft_length=gamma), [history(3), strange], [0, 1])
+
+
+@pytest.mark.parametrize("mode", ["joint", "sequential", "hierarchical", "block"])
+@pytest.mark.parametrize("encoder", ["thp", "sahp", "attnhp"])
+@pytest.mark.parametrize("shift", [-500.0, 500.0])
+def test_a_draft_that_proposes_impossible_gaps_costs_acceptance_alone(encoder: str, mode: str, shift: float) -> None:
+    """e^750 seconds is no float64: what the caches keep of such events must not reach those that follow."""
+    model, plan = build(encoder), Plan(paths=300, max_events=6, mode=mode)
+    model.draft.head.locs.bias.data += shift  # type: ignore[union-attr, operator]
+    speculative = futures(model, plan, [history(9)], [0])
+    plain = futures(model, replace(plan, draft_length=0), [history(9)], [1])
+    assert speculative.stats.acceptance < 0.01
+    for place in (0, 5):
+        gaps = [result.leads[0].diff(dim=-1, prepend=torch.zeros(300, 1))[:, place].numpy() for result in (speculative, plain)]
+        assert stats.ks_2samp(*gaps).pvalue > 1e-4
 
 
 def test_reanchoring_bounds_the_run_without_a_draw_from_the_target() -> None:
