@@ -70,6 +70,7 @@ class Recorded(click.Command):
 @click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-3, help="AdamW's, at its highest.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="SECONDS", help="Stop training after so long.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads; weights are the same for the same number.")
+@click.option("--recompute", is_flag=True, help="Less memory for long windows and large batches, more time.")
 @click.option("--seed", type=int, default=0, help="Of weights, crops and draws.")
 @json_option
 @click.pass_context
@@ -130,6 +131,7 @@ def _recipe(
     learning_rate: float,
     time_limit: float | None,
     seed: int,
+    recompute: bool,
 ) -> Any:
     from stream_tpp.training.fit import Recipe
     from stream_tpp.training.optimise import Schedule
@@ -159,6 +161,7 @@ def _recipe(
         distill,
         time_limit,
         seed,
+        recompute,
     )
 
 

@@ -7,10 +7,12 @@ values; the walk through the layers, whole (`forward`) or piece by piece on a ca
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from stream_tpp.kernels.attention import causal_attention
 from stream_tpp.model.block import Block
@@ -43,10 +45,15 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Causal stack of layers. `null` and `own` are the attention's (see `stream_tpp.kernels.attention`)."""
+    """Causal stack of layers. `null` and `own` are the attention's (see `stream_tpp.kernels.attention`).
+
+    recompute: in training, keep only what enters each layer and compute the layer again on the way back (Chen et al. 2016, arXiv
+    1604.06174): the same gradients in more time and less memory, for long windows and large batches.
+    """
 
     null = False
     own = True
+    recompute = False
 
     layers: nn.ModuleList
     norm: nn.Module
@@ -57,7 +64,13 @@ class Encoder(nn.Module):
 
     def forward(self, block: Block) -> Tensor:
         """Hidden states [B, S, D] of whole sequences [B, S], padded on the right."""
-        return self._read(block)[0]
+        x, clock = self.embed(block, _places(block))
+        for layer in self.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(partial(self._through, layer), x, clock, use_reentrant=False)[0]
+            else:
+                x = self._through(layer, x, clock)[0]
+        return self._normed(x)
 
     def prefill(self, block: Block, lengths: Tensor, paths: int) -> tuple[Cache, Tensor]:
         """Read the first `lengths` [B] events of each row once for all paths: cache, and hidden states [B, S, D]."""
@@ -84,16 +97,18 @@ class Encoder(nn.Module):
         return self._normed(x)[:, :, :new]
 
     def _read(self, block: Block) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        place = torch.arange(block.types.shape[-1], device=block.types.device).expand_as(block.types)
-        x, clock = self.embed(block, place)
+        x, clock = self.embed(block, _places(block))
         prefix = []
         for layer in self.layers:
-            assert isinstance(layer, Layer)
-            queries, keys, values = layer.project(x, clock)
-            attended = causal_attention(queries, keys, values, self.null, self.own)
+            x, keys, values = self._through(layer, x, clock)
             prefix.append((keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous()))
-            x = layer.combine(x, attended.flatten(-2))
         return self._normed(x), prefix
+
+    def _through(self, layer: nn.Module, x: Tensor, clock: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        assert isinstance(layer, Layer)
+        queries, keys, values = layer.project(x, clock)
+        attended = causal_attention(queries, keys, values, self.null, self.own)
+        return layer.combine(x, attended.flatten(-2)), keys, values
 
     def _normed(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm(x)
@@ -152,6 +167,10 @@ class FeedForwardLayer(Layer):
         x = x + self.dropout(self.out(attended))
         output: Tensor = x + self.dropout(self.feedforward(x))
         return output
+
+
+def _places(block: Block) -> Tensor:
+    return torch.arange(block.types.shape[-1], device=block.types.device).expand_as(block.types)
 
 
 def seconds_since_bos(block: Block, time_scale: float) -> Tensor:

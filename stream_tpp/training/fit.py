@@ -10,6 +10,7 @@ import torch
 from stream_tpp.model.binned import TimeBins
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
+from stream_tpp.model.encoder import Encoder
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
@@ -27,7 +28,7 @@ class Recipe:
     """How to train: `target` and `draft` as in the model's configuration (its types and time scale come from the data).
 
     window: events of history a crop holds, and so the longest history that the model should be shown. batch_size: crops.
-    time_limit: seconds for target and draft together, or None.
+    time_limit: seconds for target and draft together, or None. recompute: see `Encoder`.
     """
 
     target: TargetConfig
@@ -39,6 +40,7 @@ class Recipe:
     distill: bool = True
     time_limit: float | None = None
     seed: int = 0
+    recompute: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ def fit(split: Split, recipe: Recipe) -> Fitted:
         model = Model.fresh(config, split.types, scale, recipe.window)
         if bins is not None:
             _cut(model, bins)
+        for module in (*model.target.modules(), *model.draft.modules()):
+            if isinstance(module, Encoder):
+                module.recompute = recipe.recompute
         train, validation, test = (
             Crops(part, scale, types, recipe.window, recipe.batch_size) for part in (split.train, split.validation, split.test)
         )

@@ -1,5 +1,7 @@
 """Every encoder, whole or piece by piece, sees the past, the whole past and nothing but the past."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,7 @@ from torch import Tensor
 from stream_tpp.errors import StreamTppError
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import TargetConfig
+from stream_tpp.model.encoder import Encoder
 from stream_tpp.model.law import MixtureLaw
 from stream_tpp.model.target import Target
 
@@ -41,6 +44,30 @@ def sequences(lengths: list[int], seed: int = 0, size: int | None = None) -> His
 
 def parameters(law: MixtureLaw) -> Tensor:
     return torch.cat([law.log_weights, law.locs, law.log_scales, law.log_types], -1)
+
+
+@every_encoder
+def test_layers_computed_again_on_the_way_back_give_equal_gradients(
+    config: TargetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout included; without gradients nothing is computed twice."""
+    block = sequences([30, 40, 17]).block
+    runs, gradients, through = [], [], Encoder._through
+    monkeypatch.setattr(Encoder, "_through", lambda *arguments: runs.append(1) or through(*arguments))  # type: ignore[func-returns-value]
+    for recompute in (False, True):
+        model = target(replace(config, dropout=0.2)).train()
+        model.encoder.recompute = recompute
+        torch.manual_seed(1)
+        law, _ = model(block)
+        gradients.append(torch.autograd.grad(law.log_prob_gap(block.y).sum(), [*model.encoder.parameters()], allow_unused=True))
+        model.eval()
+        with torch.no_grad():
+            model(block)
+    assert len(runs) == config.layers * (1 + 1 + 2 + 1)
+    for one, other in zip(*gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert torch.equal(one, other)
 
 
 def paths_of(block: Block, start: int, new: int) -> Block:
