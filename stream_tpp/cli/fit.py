@@ -62,6 +62,7 @@ class Recorded(click.Command):
 @click.option("--draft", type=click.Choice(get_args(DraftName)), default="anchored", help="Kind of draft.")
 @click.option("--draft-d-model", type=click.IntRange(1), default=DraftConfig.d_model, help="Width of the draft.")
 @click.option("--distill/--no-distill", default=True, help="Train the draft on the target's law, or on the data.")
+@click.option("--simulated", type=click.FloatRange(0, 1), default=0.0, help="Share of its histories that the model continues.")
 @click.option("--window", type=click.IntRange(2), default=128, help="Events of history that the model reads.")
 @click.option("--until", metavar="TIME", help="Learn from events before this time alone, test on those after it.")
 @click.option("--epochs", type=click.IntRange(1), default=40, help="Passes over the log for the target, at most.")
@@ -132,6 +133,7 @@ def _recipe(
     time_limit: float | None,
     seed: int,
     recompute: bool,
+    simulated: float,
 ) -> Any:
     from stream_tpp.training.fit import Recipe
     from stream_tpp.training.optimise import Schedule
@@ -162,6 +164,7 @@ def _recipe(
         time_limit,
         seed,
         recompute,
+        simulated,
     )
 
 

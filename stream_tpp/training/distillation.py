@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ def train_draft(
     seed: int,
     distill: bool = True,
     steps: int = 8,
+    simulate: Callable[[Batch, int], Batch] | None = None,
+    simulated: float = 0.0,
 ) -> float:
     """Make the draft cover the target's law, `steps` deep from every anchor; 1 - acceptance on the validation part.
 
@@ -37,11 +39,18 @@ def train_draft(
     binned laws), plus the uncovered part of the law itself, plus the distance to the target's hidden states for a draft that
     foresees them: the first teaches fast from afar, the second is what the sampler pays for, the third says more than any
     number of draws.
-    Otherwise the loss is the negative log likelihood of the events themselves.
+    Otherwise the loss is the negative log likelihood of the events themselves. `simulate` makes of a batch, and a seed, one that
+    the model continued itself: so it does with the share `simulated` of them, at random.
     """
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     held_out = list(validation.judged())
     binned = target.config.head == "binned"
+
+    def epoch() -> list[Batch]:
+        batches = train.epoch(random)
+        if simulate is None:
+            return batches
+        return [simulate(b, int(random.integers(2**62))) if random.random() < simulated else b for b in batches]
 
     def pair_of(batch: Batch) -> _Pair:
         return _laws(draft, target, batch, steps, first=int(random.integers(steps)) if binned else 0)
@@ -66,7 +75,7 @@ def train_draft(
         draft.adopt(target)
     best = optimise(
         draft,
-        epoch=lambda: train.epoch(random),
+        epoch=epoch,
         loss=distillation if distill else likelihood,
         validate=lambda: 1 - acceptance(draft, target, held_out, steps),
         schedule=schedule,

@@ -14,6 +14,7 @@ from stream_tpp.model.encoder import Encoder
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
+from stream_tpp.training.continuations import continued
 from stream_tpp.training.data import Batch, Crops, Split, fit_gap_scale, mean_gap, standardised_gaps
 from stream_tpp.training.distillation import acceptance, train_draft
 from stream_tpp.training.likelihood import negative_log_likelihood, train_target
@@ -28,7 +29,8 @@ class Recipe:
     """How to train: `target` and `draft` as in the model's configuration (its types and time scale come from the data).
 
     window: events of history a crop holds, and so the longest history that the model should be shown. batch_size: crops.
-    time_limit: seconds for target and draft together, or None. recompute: see `Encoder`.
+    time_limit: seconds for target and draft together, or None. recompute: see `Encoder`. simulated:
+    share of the draft's batches that the model continued itself.
     """
 
     target: TargetConfig
@@ -41,6 +43,7 @@ class Recipe:
     time_limit: float | None = None
     seed: int = 0
     recompute: bool = False
+    simulated: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ def fit(split: Split, recipe: Recipe) -> Fitted:
             _limited(recipe, recipe.draft_schedule, 1 - _TARGET_SHARE),
             recipe.seed,
             recipe.distill,
+            simulate=(lambda batch, seed: continued(batch, model, seed)) if recipe.simulated else None,
+            simulated=recipe.simulated,
         )
     return Fitted(
         model,

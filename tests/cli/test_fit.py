@@ -60,6 +60,7 @@ def test_fit_writes_a_model_and_reports_its_worth(log: str, tmp_path: Path) -> N
 def test_a_binned_model_is_fitted_sampled_and_judged_from_the_command_line(log: str, tmp_path: Path) -> None:
     out, own = str(tmp_path / "model"), [log, "--entity-column", "device"]
     fitting = [*own, "--out", out, "--head", "binned", "--bins", "60", "--spacing", "width", "--json", *QUICK]
+    fitting += ["--recompute", "--simulated", "0.5"]
     assert CliRunner().invoke(command, fitting).exit_code == 0
     config = load(out).config.target
     assert (config.head, config.bins, config.spacing) == ("binned", 60, "width")
