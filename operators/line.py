@@ -58,7 +58,9 @@ class Line(Generic[Token]):
             else:
                 self._latest[entity] = ask = Ask(entity, token, request)
                 self._asks.append(ask)
-            self._changed.notify()
+                # Who serves the line waits for a first, or for a whole batch; waking it for each costs more than the rest.
+                if len(self._asks) in (1, self.max_batch):
+                    self._changed.notify()
 
     def take(self, max_wait: float = 0.0) -> list[Ask[Token]]:
         """The next batch: as soon as it is full, or `max_wait` seconds after there is a first; empty at the line's end."""

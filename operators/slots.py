@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, Protocol
 
@@ -77,6 +78,10 @@ class PackedSlots(MutableMapping[bytes, bytes]):
     def entities(self) -> int:
         """How many entities have a slot."""
         return len(self._packed)
+
+    def size(self) -> int:
+        """What the entities' names and slots take in memory, without the dictionary's own."""
+        return sum(sys.getsizeof(entity) + sys.getsizeof(packed) for entity, packed in self._packed.items())
 
     def stored(self, entity: bytes) -> list[Slot]:
         """The slots of an entity, by place, up to the first that holds nothing."""

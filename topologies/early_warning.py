@@ -21,6 +21,8 @@ from stream_tpp.topologies.transport import set_fetch_wait
 from stream_tpp.topologies.web import serve_as_set
 from stream_tpp.warning.rule import Rule
 
+PRODUCER_LINGER = 0.005
+
 
 def create_app(settings: Settings) -> faust.App:
     """The Faust app of this topology. Raises StreamTppError: no rules, no such model, a rule with unknown types."""
@@ -105,6 +107,8 @@ def _app(settings: Settings) -> faust.App:
         broker_heartbeat_interval=worker.heartbeat_interval,
         # What a killed worker had done since its last commit, the next one writes again, under the same ids.
         broker_commit_interval=1.0,
+        # Three records are written for each event; a request for each of them would cost more than all else.
+        producer_linger=PRODUCER_LINGER,
         **settings.kafka.faust_options(),
     )
     set_fetch_wait(app, worker.fetch_wait)

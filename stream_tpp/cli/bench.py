@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream_tpp.cli import bench_stream
 from stream_tpp.cli.log_option import Log, log_argument
 from stream_tpp.cli.output import json_option, progress, show
 from stream_tpp.errors import StreamTppError
@@ -23,6 +24,9 @@ _MODES = ("joint", "sequential", "hierarchical", "block")
 @click.group()
 def command() -> None:
     """Measure speed on this machine."""
+
+
+command.add_command(bench_stream.command)
 
 
 @command.command(epilog="Example: stream-tpp bench sampler events.csv --model models/mine --draft-length 4 --json")
