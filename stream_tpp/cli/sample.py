@@ -76,6 +76,8 @@ def command(
 
 
 def _choose(histories: dict[str, History], entities: tuple[str, ...], path: str) -> list[tuple[str, History]]:
+    if not histories:
+        raise StreamTppError(f"{path} has no event of a type that the model knows (before now): check the log and --type.")
     missing = [name for name in entities if name not in histories]
     if missing:
         raise StreamTppError(

@@ -40,7 +40,7 @@ def save(model: Model, folder: str | Path) -> None:
         "window": model.window,
         "sha256": {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()},
     }
-    model.version = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    model.version = _version_of(described)
     for name, blob in blobs.items():
         _write(folder / f"{name}.safetensors", blob)
     document = {**described, "version": model.version, "facts": model.facts}
@@ -63,8 +63,9 @@ def load(folder: str | Path) -> Model:
             tensors = safetensors.torch.load(blobs[name])
             require_types(tensors, network, str(folder / f"{name}.safetensors"))
             network.load_state_dict(tensors)
-    except (KeyError, TypeError, AssertionError, RuntimeError, safetensors.SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, AssertionError, RuntimeError, safetensors.SafetensorError) as error:
         raise StreamTppError(f"The model in {folder} does not fit its own description: fit or copy it again.") from error
+    _require_unchanged(folder / "model.json", document)
     model.facts, model.version = document.get("facts", {}), document["version"]
     return model.to("cuda") if torch.cuda.is_available() else model
 
@@ -74,6 +75,17 @@ def _target_described(config: TargetConfig) -> dict[str, Any]:
     unsaid = {"head": TargetConfig.head, "bins": TargetConfig.bins, "spacing": TargetConfig.spacing}
     described = asdict(config)
     return {name: value for name, value in described.items() if config.head == "binned" or unsaid.get(name) != value}
+
+
+def _require_unchanged(path: Path, document: dict[str, Any]) -> None:
+    """The version stands for all but the facts: a scale or a window of another hand would give another law without a word."""
+    described = {name: value for name, value in document.items() if name not in ("version", "facts")}
+    if document["version"] != _version_of(described) or not isinstance(document.get("facts", {}), dict):
+        raise StreamTppError(f"{path} was changed since the model was written: copy the whole folder again, or fit the model again.")
+
+
+def _version_of(described: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _description(folder: Path) -> dict[str, Any]:
