@@ -10,6 +10,7 @@ import click
 
 from stream_tpp.cli import bench_stream
 from stream_tpp.cli.log_option import Log, log_argument
+from stream_tpp.cli.number import THREADS
 from stream_tpp.cli.output import json_option, progress, show
 from stream_tpp.errors import StreamTppError
 from stream_tpp.pretrained import FLIGHTS
@@ -36,7 +37,7 @@ command.add_command(bench_stream.command)
 @click.option("--mode", type=click.Choice(_MODES), default="joint", help="How drafted events are verified.")
 @click.option("--events", type=click.IntRange(1), default=100, help="Events of each path.")
 @click.option("--repeats", type=click.IntRange(1), default=5, help="Both samplers run in turn so many times; medians count.")
-@click.option("--threads", type=click.IntRange(1), help="CPU threads.")
+@click.option("--threads", type=THREADS, help="CPU threads.")
 @json_option
 def sampler(
     model: Path,

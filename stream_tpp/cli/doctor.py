@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_tpp.cli.log_option import Log, log_argument
+from stream_tpp.cli.number import SEED, THREADS
 from stream_tpp.cli.output import json_option, progress, show
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _MEANS = {
 @click.option("--draft-length", type=click.IntRange(1), help="Examine this one  [default: find the best]")
 @click.option("--paths", type=click.IntRange(1), default=1, help="Futures of a history that are sampled at once.")
 @click.option("--histories", type=click.IntRange(1), default=12, help="Histories of the log to sample from, one at a time.")
-@click.option("--threads", type=click.IntRange(1), help="CPU threads.")
-@click.option("--seed", type=int, default=0, help="Of histories and futures.")
+@click.option("--threads", type=THREADS, help="CPU threads.")
+@click.option("--seed", type=SEED, default=0, help="Of histories and futures.")
 @json_option
 def command(
     model: Path,

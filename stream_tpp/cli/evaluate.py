@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_tpp.cli.log_option import Log, log_argument
+from stream_tpp.cli.number import SEED, Finite
 from stream_tpp.cli.output import json_option, progress, show
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def command() -> None:
 @click.option("--sequences", type=click.IntRange(1), default=200, help="Histories to go on from, cut out of the log's.")
 @click.option("--full", is_flag=True, help="Then go on from each entity's whole history as well.")
 @click.option("--paths", type=click.IntRange(1), default=16, help="Futures of each, by each of the two samplers.")
-@click.option("--horizon", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="[default: about 20 events]")
-@click.option("--seed", type=int, default=0, help="Of histories, futures and permutations.")
+@click.option("--horizon", type=Finite(0, min_open=True), metavar="SECONDS", help="[default: about 20 events]")
+@click.option("--seed", type=SEED, default=0, help="Of histories, futures and permutations.")
 @click.option("--mode", "modes", type=click.Choice(_MODES), multiple=True, default=["joint"], help="May be given again.")
 @click.option("--draft-length", type=click.IntRange(1), default=4, help="Events drafted for each pass of the target.")
-@click.option("--level", type=click.FloatRange(0, 1, min_open=True), default=0.01, help="Chance to reject an exact sampler.")
+@click.option("--level", type=Finite(0, 1, min_open=True), default=0.01, help="Chance to reject an exact sampler.")
 @click.option("--draws", type=click.IntRange(2), default=10_000, help="Draws of the next event for its Wasserstein distance.")
 @click.option("--process", type=click.Choice(_PROCESSES), help="The log was simulated from this: compare with it, too.")
 @json_option

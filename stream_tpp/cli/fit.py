@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from stream_tpp.cli.log_option import Log, log_argument
+from stream_tpp.cli.number import SEED, THREADS, Finite
 from stream_tpp.cli.output import json_option, show
 from stream_tpp.model.config import DraftConfig, DraftName, EncoderName, HeadName, Spacing, TargetConfig, TimeEncoding
 
@@ -58,7 +59,7 @@ class Recorded(click.Command):
 @click.option("--d-model", type=click.IntRange(2), default=TargetConfig.d_model, help="Width of the target.")
 @click.option("--feedforward", type=click.IntRange(1), help="Width of its feed-forward parts  [default: 4 times d-model]")
 @click.option("--components", type=click.IntRange(1), default=TargetConfig.components, help="Components of each mixture.")
-@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.1, help="In training the target.")
+@click.option("--dropout", type=Finite(0, 1, max_open=True), default=0.1, help="In training the target.")
 @click.option("--draft", type=click.Choice(get_args(DraftName)), default="anchored", help="Kind of draft.")
 @click.option("--draft-d-model", type=click.IntRange(1), default=DraftConfig.d_model, help="Width of the draft.")
 @click.option("--distill/--no-distill", default=True, help="Train the draft on the target's law, or on the data.")
@@ -68,11 +69,11 @@ class Recorded(click.Command):
 @click.option("--epochs", type=click.IntRange(1), default=40, help="Passes over the log for the target, at most.")
 @click.option("--draft-epochs", type=click.IntRange(1), default=15, help="Passes for the draft, at most.")
 @click.option("--batch-size", type=click.IntRange(1), default=32, help="Crops of `window` events in a step.")
-@click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-3, help="AdamW's, at its highest.")
-@click.option("--time-limit", type=click.FloatRange(1), metavar="SECONDS", help="Stop training after so long.")
-@click.option("--threads", type=click.IntRange(1), help="CPU threads; weights are the same for the same number.")
+@click.option("--learning-rate", type=Finite(0, min_open=True), default=2e-3, help="AdamW's, at its highest.")
+@click.option("--time-limit", type=Finite(1), metavar="SECONDS", help="Stop training after so long.")
+@click.option("--threads", type=THREADS, help="CPU threads; weights are the same for the same number.")
 @click.option("--recompute", is_flag=True, help="Less memory for long windows and large batches, more time.")
-@click.option("--seed", type=int, default=0, help="Of weights, crops and draws.")
+@click.option("--seed", type=SEED, default=0, help="Of weights, crops and draws.")
 @json_option
 @click.pass_context
 def command(
@@ -86,12 +87,13 @@ def command(
     logging.getLogger("stream_tpp.training").setLevel(logging.INFO)
     import torch
 
-    from stream_tpp.model.checkpoint import save
+    from stream_tpp.model.checkpoint import made, save
     from stream_tpp.training.data import split_log
     from stream_tpp.training.fit import fit
 
     if threads is not None:
         torch.set_num_threads(threads)
+    made(out)  # before training, which may take hours
     recipe = _recipe(**options)
     split = split_log(log.events(), None if until is None else log.seconds(until), recipe.seed)
     fitted = fit(split, recipe)

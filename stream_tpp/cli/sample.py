@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_tpp.cli.log_option import Log, log_argument
+from stream_tpp.cli.number import Finite
 from stream_tpp.cli.output import json_option, progress, show
 from stream_tpp.errors import StreamTppError
 
@@ -25,7 +26,7 @@ _MODES = ("joint", "sequential", "hierarchical", "block")
 @click.command(epilog="Example: stream-tpp sample models/mine events.csv --horizon 3600 --paths 64 --seed 1 --json")
 @click.argument("model", type=click.Path(path_type=Path))
 @log_argument(entity_option="")
-@click.option("--horizon", type=click.FloatRange(0, min_open=True), required=True, metavar="SECONDS", help="How far ahead.")
+@click.option("--horizon", type=Finite(0, min_open=True), required=True, metavar="SECONDS", help="How far ahead.")
 @click.option("--paths", type=click.IntRange(1), default=64, help="Futures of each entity.")
 @click.option("--seed", type=int, default=0, help="The same seed gives an entity the same futures.")
 @click.option("--entity", "entities", multiple=True, metavar="NAME", help="Of this entity alone; may be given again.")

@@ -29,8 +29,7 @@ def save(model: Model, folder: str | Path) -> None:
 
     Each file appears whole or not at all, model.json last, so a reader never sees a half-written model without noticing.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = made(folder)
     blobs = {"target": _blob(model.target), "draft": _blob(model.draft)}
     described = {
         "format": FORMAT,
@@ -45,6 +44,18 @@ def save(model: Model, folder: str | Path) -> None:
         _write(folder / f"{name}.safetensors", blob)
     document = {**described, "version": model.version, "facts": model.facts}
     _write(folder / "model.json", (json.dumps(document, indent=2) + "\n").encode())
+
+
+def made(folder: str | Path) -> Path:
+    """The folder of a model to be written, made if need be. Raises StreamTppError where it can't be."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StreamTppError(f"The folder {folder} cannot be made ({error.strerror}): name another.") from None
+    if not os.access(folder, os.W_OK):
+        raise StreamTppError(f"The folder {folder} may not be written to: name another, or change its permissions.")
+    return folder
 
 
 def load(folder: str | Path) -> Model:
@@ -81,7 +92,7 @@ def _require_unchanged(path: Path, document: dict[str, Any]) -> None:
     """The version stands for all but the facts: a scale or a window of another hand would give another law without a word."""
     described = {name: value for name, value in document.items() if name not in ("version", "facts")}
     if document["version"] != _version_of(described) or not isinstance(document.get("facts", {}), dict):
-        raise StreamTppError(f"{path} was changed since the model was written: copy the whole folder again, or fit the model again.")
+        raise StreamTppError(f"{path} was changed since the model was written: copy the whole folder, or fit the model, again.")
 
 
 def _version_of(described: dict[str, Any]) -> str:
@@ -125,5 +136,8 @@ def _blob(module: nn.Module) -> bytes:
 
 def _write(path: Path, blob: bytes) -> None:
     partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_bytes(blob)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(blob)
+        os.replace(partial, path)
+    except OSError as error:
+        raise StreamTppError(f"{path} cannot be written ({error.strerror}): make room, or name another folder.") from None

@@ -52,18 +52,13 @@ def split_log(events: Iterable[Event], until: float | None = None, seed: int = 0
 
     With `until` (seconds): learn from the events before it alone, a tenth of the entities kept for validation, and test on the
     events after it. Otherwise by entity, 80 : 10 : 10; logs of fewer than 20 entities by time, at 80 and 90% of the events.
-    Raises StreamTppError where the training or the test part has no gap.
     """
     entities = _by_entity(events)
     if until is not None:
-        split = _split_at(entities, until, seed)
-    elif len(entities) >= _FEW_ENTITIES:
-        split = _split_by_entity(entities, seed)
-    else:
-        split = _split_by_time(entities)
-    _require_gaps("training", split.train)
-    _require_gaps("test", split.test)
-    return split
+        return _split_at(entities, until, seed)
+    if len(entities) >= _FEW_ENTITIES:
+        return _split_by_entity(entities, seed)
+    return _split_by_time(entities)
 
 
 def split_simulated(drawn: processes.Split, types: int) -> Split:
@@ -175,14 +170,6 @@ class Crops:
             last = crop.end == len(times) and end is not None
             seconds.append(end - times[-1] if last and end is not None else 0.0)
         return self._scale.elapsed_to_y(torch.tensor(seconds, dtype=torch.float64))
-
-
-def _require_gaps(part: str, sequences: Sequence[Observed]) -> None:
-    if not any(len(observed.history) > max(observed.scored_from, 1) for observed in sequences):
-        raise StreamTppError(
-            f"The {part} part of the log has no two events of one entity, so no gap: give a longer log, check that --entity "
-            "names the right column, or move --until."
-        )
 
 
 def _by_entity(events: Iterable[Event]) -> dict[str, list[Event]]:

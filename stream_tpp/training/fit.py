@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
+from stream_tpp.errors import StreamTppError
 from stream_tpp.model.binned import TimeBins
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
@@ -15,7 +17,7 @@ from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
 from stream_tpp.training.continuations import continued
-from stream_tpp.training.data import Batch, Crops, Split, fit_gap_scale, mean_gap, standardised_gaps
+from stream_tpp.training.data import Batch, Crops, Observed, Split, fit_gap_scale, mean_gap, standardised_gaps
 from stream_tpp.training.distillation import acceptance, train_draft
 from stream_tpp.training.likelihood import negative_log_likelihood, train_target
 from stream_tpp.training.optimise import Schedule
@@ -60,6 +62,8 @@ class Fitted:
 
 def fit(split: Split, recipe: Recipe) -> Fitted:
     """Train target, then draft. The same split, recipe and machine give the same weights, unless a time limit cuts in."""
+    _require_gaps("training", split.train)
+    _require_gaps("test", split.test)
     began = time.monotonic()
     scale = fit_gap_scale(split.train)
     types = len(split.types)
@@ -106,6 +110,14 @@ def _cut(model: Model, bins: Bins) -> None:
     for module in (*model.target.modules(), *model.draft.modules()):
         if isinstance(module, TimeBins):
             module.cut(bins)
+
+
+def _require_gaps(part: str, sequences: Sequence[Observed]) -> None:
+    if not any(len(observed.history) > max(observed.scored_from, 1) for observed in sequences):
+        raise StreamTppError(
+            f"The {part} part of the log has no two events of one entity, so no gap: give a longer log, check that --entity "
+            "names the right column, or move --until."
+        )
 
 
 def _baselines(split: Split, scale: GapScale) -> dict[str, float]:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from stream_tpp.cli.evaluate import fidelity
 from stream_tpp.cli.fit import command
+from stream_tpp.cli.main import cli
 from stream_tpp.cli.sample import command as sample
 from stream_tpp.model.checkpoint import load
 
@@ -78,3 +79,19 @@ def test_a_time_that_is_none_and_a_period_that_is_none_are_wrong_use(log: str, t
     for wrong in (["--until", "yesterday"], ["--cycle", "fortnight"], ["--cycle", "-1"], ["--encoder", "rnn"], ["--bins", "10"]):
         result = CliRunner().invoke(command, [log, "--entity", "device", "--out", str(tmp_path / "m"), *QUICK, *wrong])
         assert result.exit_code == 2, wrong
+
+
+@pytest.mark.parametrize("entities", [40, 2])
+def test_a_log_without_two_events_of_one_entity_is_refused(entities: int, tmp_path: Path) -> None:
+    log = tmp_path / "events.csv"
+    log.write_text("entity,time,type\n" + "".join(f"{number},{number},x\n" for number in range(entities)))
+    result = CliRunner().invoke(cli, ["fit", str(log), "--out", str(tmp_path / "m"), *QUICK])
+    assert result.exit_code == 1
+    assert "so no gap" in result.output
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_training(log: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(cli, ["fit", log, "--entity", "device", "--out", str(tmp_path / "file" / "m"), *QUICK])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: The folder")

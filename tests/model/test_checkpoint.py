@@ -128,3 +128,31 @@ def test_weights_in_half_precision_are_refused_by_name(tmp_path: Path, name: str
     (tmp_path / "model.json").write_text(json.dumps(document))
     with pytest.raises(StreamTppError, match=f"{name}.safetensors .* as {str(dtype)[6:]} where float32 is needed"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("window", 0), ("window", "all"), ("scale", {"log_mean": "a", "log_std": 1.0, "floor": 1e-9}), ("types", ["a", "b", "c"])],
+)
+def test_a_description_changed_by_hand_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    save(model(), tmp_path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    document[name] = value
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(StreamTppError, match="was changed since the model was written"):
+        load(tmp_path)
+
+
+def test_what_has_no_place_in_a_network_is_refused(tmp_path: Path) -> None:
+    save(model(), tmp_path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["config"]["target"]["dropout"] = 7
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(StreamTppError, match="does not fit its own description"):
+        load(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StreamTppError, match="cannot be made"):
+        save(model(), tmp_path / "file" / "m")
