@@ -20,6 +20,7 @@ _MEANS = {
     "types": "share of events of unknown type",
     "time_unit": "the log's typical gap / the model's",
     "density": "distance of the laws' integrals from 1",
+    "bins": "what coarser bins would add to the next line",
     "draft": "share of the target's law that the draft covers",
     "acceptance": "chance that a drafted event stands",
     "draft_cost": "one more drafted event, in passes of the target",

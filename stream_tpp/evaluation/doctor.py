@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stream_tpp.evaluation.mass import unnormalised
 from stream_tpp.evaluation.prompts import Prompt, choose_prompts
@@ -19,6 +19,7 @@ from stream_tpp.evaluation.rounds import LENGTHS, Rounds, measure_rounds
 from stream_tpp.event import Event
 from stream_tpp.history import History
 from stream_tpp.logs.histories import gather_histories
+from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.model import Model
@@ -32,6 +33,7 @@ _MOST_OFF = 1e-3
 _LITTLE, _ENOUGH = 0.5, 0.7
 _NO_BETTER, _WORSE = 0.05, 0.2
 _LOSS = 0.8
+_MERGED, _TOO_FINE = 4, 0.1
 _NO_GAIN = 0.8
 _SLOW_VERIFICATION = 4.0
 _FINER = {"ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -105,6 +107,8 @@ def examine(model: Model, events: Iterable[Event], how: Examination, done: Calla
     yield density
     if density.verdict == "fault":
         return
+    if near.config.target.head == "binned":
+        yield check_bins(near, judged)
     yield check_draft(near, judged)
     yield from _sampled(model, prompts[: how.prompts], how, done)
 
@@ -166,7 +170,7 @@ def check_time_unit(scale: GapScale, histories: Mapping[str, History]) -> Findin
 def check_density(model: Model, histories: Sequence[History]) -> Finding:
     """How far from 1 the laws of target and draft integrate after these histories, the worst of them."""
     worst = 0.0
-    for part, law in (("target", model.law(histories)), ("draft", _draft_laws(model, histories))):
+    for part, law in (("target", model.law(histories)), ("draft", _laws(model, histories)[1])):
         off = unnormalised(law, model.scale)
         none = int(np.isnan(off).sum())
         if none:
@@ -183,6 +187,28 @@ def check_density(model: Model, histories: Sequence[History]) -> Finding:
             )
             return Finding("density", worst, "fault", advice)
     return Finding("density", worst)
+
+
+def check_bins(model: Model, histories: Sequence[History]) -> Finding:
+    """How much more of the target's law the draft would cover if every _MERGED neighbouring bins were one.
+
+    Merging always helps; it helps much where neighbours hold too few events for two networks to agree on each by itself.
+    """
+    p, q = _laws(model, histories)
+    assert isinstance(p, BinnedLaw)
+    assert isinstance(q, BinnedLaw)
+    fine, coarse = (_shared(_merge(p, bins), _merge(q, bins)) for bins in (1, _MERGED))
+    if coarse - fine < _TOO_FINE:
+        return Finding("bins", coarse - fine)
+    bins = len(p.bins)
+    return Finding(
+        "bins",
+        coarse - fine,
+        "warning",
+        f"The {bins} bins of time are too fine for what was learned: the draft covers {fine:.0%} of the target's law, and would "
+        f"cover {coarse:.0%} with {_MERGED} bins made one. Fit again with fewer (--bins {max(50, bins // _MERGED)}), with "
+        "--head mixture, or on a longer log.",
+    )
 
 
 def check_draft(model: Model, histories: Sequence[History]) -> Finding:
@@ -311,13 +337,27 @@ def _covered(model: Model, histories: Sequence[History]) -> float:
 
 
 @torch.inference_mode()
-def _draft_laws(model: Model, histories: Sequence[History]) -> Law:
-    """The draft's laws [n] along the histories themselves, at places spread over them."""
+def _laws(model: Model, histories: Sequence[History]) -> tuple[Law, Law]:
+    """The laws [n] of target and draft at the same places, along the longest of these histories."""
     batch = _crops(model, histories)[-1]
-    taught = model.draft.taught(batch.histories.block, model.target(batch.histories.block)[1], steps=2)
-    counts = taught.place < batch.histories.lengths[:, None, None]
-    flat: Law = taught.law.reshape(counts.numel()).rows(counts.reshape(-1).nonzero()[:, 0])
-    return flat.rows(torch.linspace(0, flat.shape[0] - 1, min(_JUDGED_HISTORIES, flat.shape[0])).long())
+    block, lengths = batch.histories.block, batch.histories.lengths
+    law, hidden = model.target(block)
+    taught = model.draft.taught(block, hidden, steps=2)
+    rows, size = block.y.shape
+    counts = (taught.place < lengths[:, None, None]).reshape(-1).nonzero()[:, 0]
+    chosen = counts[torch.linspace(0, len(counts) - 1, min(_JUDGED_HISTORIES, len(counts))).long()]
+    index = (torch.arange(rows)[:, None, None] * size + taught.place).reshape(-1)[chosen]
+    return law.reshape(rows * size).rows(index), taught.law.reshape(taught.place.numel() * rows).rows(chosen)
+
+
+def _merge(law: BinnedLaw, bins: int) -> Tensor:
+    """Probabilities [n, N / bins, K] of tokens whose bins are `bins` neighbours."""
+    tokens = torch.nn.functional.pad(law.log_tokens.exp(), (0, 0, 0, -len(law.bins) % bins))
+    return tokens.reshape(len(tokens), -1, bins, tokens.shape[-1]).sum(2)
+
+
+def _shared(p: Tensor, q: Tensor) -> float:
+    return float(torch.minimum(p, q).sum((-1, -2)).mean())
 
 
 def _times(log_factor: float) -> str:

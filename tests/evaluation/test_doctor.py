@@ -16,6 +16,7 @@ from stream_tpp.evaluation.doctor import (
     Examination,
     Finding,
     check_acceptance,
+    check_bins,
     check_draft,
     check_draft_cost,
     check_draft_length,
@@ -173,6 +174,38 @@ def test_ties_are_no_other_unit_of_time() -> None:
     scale = GapScale(-10.0, 10.4, 1e-9)  # of half of the gaps 1 s and half of them ties
     config = ModelConfig(TargetConfig(1, layers=1, d_model=8, heads=2), DraftConfig(d_model=8))
     assert findings(Model.fresh(config, ("x",), scale, 16), events)["time_unit"].verdict == "ok"
+
+
+def binned(bins: int, disagreement: float) -> Model:
+    """Target and draft over bins that agree but for what each got wrong of every token by itself."""
+    config = ModelConfig(TargetConfig(4, layers=1, d_model=8, heads=2, head="binned", bins=bins), DraftConfig("lstm", d_model=8))
+    model = Model.fresh(config, ("cancelled", "late", "on_time", "very_late"), load(FLIGHTS).scale, 64)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for network in (model.target, model.draft):
+            last = network.head.tokens[-1]
+            last.weight.zero_()
+            last.bias.copy_(disagreement * torch.randn(last.bias.shape, generator=generator))
+    return model
+
+
+def test_bins_too_fine_for_the_networks_to_agree_on_are_found(flights: list[Event]) -> None:
+    model = binned(200, disagreement=1.0)
+    found = check_bins(model, some_histories(model, flights))
+    assert found.verdict == "warning"
+    assert found.value > 0.1
+    assert "--bins 50" in found.advice
+
+
+def test_bins_that_the_networks_agree_on_raise_no_alarm(flights: list[Event]) -> None:
+    model = binned(200, disagreement=0.1)
+    assert check_bins(model, some_histories(model, flights)).verdict == "ok"
+
+
+def test_a_binned_model_is_examined_from_end_to_end(flights: list[Event]) -> None:
+    found = findings(binned(60, disagreement=0.1), flights)
+    assert not alarmed(found) & {"weights", "types", "time_unit", "density", "bins", "draft", "acceptance"}
+    assert {"bins", "speed"} <= set(found)
 
 
 def test_types_that_the_model_does_not_know_are_found_and_named(healthy: Model, flights: list[Event]) -> None:
