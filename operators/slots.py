@@ -165,6 +165,11 @@ class SlotTable(ChangelogTable):
     def in_memory(self) -> bool:
         return isinstance(self.data, SlotStore)
 
+    @property
+    def entities(self) -> int | None:
+        """How many entities have a history here; None where the store is not in memory."""
+        return self.data.data.entities() if isinstance(self.data, SlotStore) else None
+
     def restore(self, records: Iterable[Written]) -> None:
         """Put in what lies in the changelog; in memory only."""
         assert isinstance(self.data, SlotStore)

@@ -94,6 +94,7 @@ def _app(settings: Settings) -> faust.App:
         topic_partitions=settings.topics.partitions,
         topic_replication_factor=settings.topics.replication,
         topic_disable_leader=True,
+        table_standby_replicas=settings.histories.standbys,
         # What the check compares with the changelog's end is the offset persisted on disk; in memory there is none, and the
         # embedded broker's end offsets are too low.
         recovery_consistency_check=settings.histories.store != "memory",

@@ -108,6 +108,9 @@ def _behind(health: Health, partitions: Iterable[Partition]) -> Iterator[Metric]
     lag: dict[Labels, float] = {(topic, ("partition", str(partition.number))): float(partition.lag) for partition in partitions}
     yield Metric("stream_tpp_lag", "gauge", "Events whose outputs are not known to be delivered.", lag)
     yield _gauge("events_in_flight", "Events read whose outputs are not delivered yet.", float(health.in_flight))
+    entities = health.plugged.histories.entities
+    if entities is not None:
+        yield _gauge("entities", "Entities whose histories are held, those that this worker stands by for too.", float(entities))
     last = health.plugged.counters.last_event_at
     if last is not None:
         yield _gauge("last_event_timestamp_seconds", "When the last event was read (Unix time).", last)

@@ -43,7 +43,7 @@ class Plugged:
     """
 
     events: TopicT
-    histories: ChangelogTable
+    histories: SlotTable
     forecasts: TopicT
     warnings: TopicT
     alerts: TopicT
@@ -228,6 +228,8 @@ def _table(kind: type[AnyTable], app: faust.App, name: str, partitions: int, mar
         key_type=bytes,
         value_type=bytes,
         partitions=partitions,
+        # Who stands by has each write at once; Faust would collect a thousand first.
+        standby_buffer_size=1,
         # RocksDB would take 2 GiB a database; the store in memory has no use for it.
         options={"block_cache_size": BLOCK_CACHE, "block_cache_compressed_size": BLOCK_CACHE // 4},
         beacon=app.tables.beacon,

@@ -107,6 +107,7 @@ class Histories(Section):
     many events of an entity may be in flight, `reorder` how many others may overtake one that is late (see Ring). A change
     of window, slack or reorder begins histories anew.
     `store` is memory or rocksdb (with its files in `folder`); `max_entities` decoded histories are held at once.
+    `standbys` other workers hold each history too, for the case that its worker dies.
     """
 
     window: int = field(default=256, metadata={"least": 1})
@@ -116,6 +117,7 @@ class Histories(Section):
     ahead: float | None = None
     max_entities: int = field(default=10_000, metadata={"least": 1})
     store: str = field(default="memory", metadata={"choices": ("memory", "rocksdb")})
+    standbys: int = field(default=1, metadata={"least": 0})
     folder: Path = Path("stream-tpp-data")
 
 
