@@ -186,5 +186,6 @@ class SlotTable(ChangelogTable):
         """The slots of an entity, by place, up to the first of at most `places` that holds nothing."""
         if isinstance(self.data, SlotStore):
             return self.data.data.stored(entity)
-        raws = (self.data.get(slot_key(entity, place)) for place in range(places))
-        return [Slot.unpack(raw) for raw in itertools.takewhile(bool, raws) if raw]
+        with self._storing():
+            raws = (self.data.get(slot_key(entity, place)) for place in range(places))
+            return [Slot.unpack(raw) for raw in itertools.takewhile(bool, raws) if raw]

@@ -24,7 +24,7 @@ from stream_tpp.topologies.plug import plug
 from stream_tpp.topologies.topics import Topic, declare
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wards.py"
-WITHIN = 60.0
+WITHIN = 120.0
 
 
 @pytest.fixture(scope="module")
