@@ -16,6 +16,7 @@ over, since the flow was suspended as it came, is acknowledged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
@@ -37,6 +38,9 @@ EMPTY_POLL = 0.05
 
 # How long (seconds) nodes may take to notice that another one is gone: Kafka's broker.session.timeout.ms is 9 s.
 NOTICED_WITHIN = 20.0
+
+# How long (seconds) the commit of what is acknowledged may take when a worker ends.
+LAST_COMMIT_WITHIN = 5.0
 
 # Ends what is in flight, soon.
 Settle = Callable[[], Awaitable[None]]
@@ -100,6 +104,11 @@ class Consumer(driver.Consumer):
         self._thread.answered_at = time.monotonic()
         self._unsought = {tp for tp in assigned if not self._is_changelog_tp(tp)}
         await super().on_partitions_assigned(assigned, generation_id)
+
+    async def on_stop(self) -> None:
+        # Where the app crashed, the consumer's thread may end by itself meanwhile, and never answer.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(super().on_stop(), LAST_COMMIT_WITHIN)
 
     async def perform_seek(self) -> None:
         assignments = self._assignments

@@ -1,6 +1,7 @@
 """A Faust worker asks for the fetch wait that it was given, and loses nothing around a rebalance."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,46 +10,79 @@ import pytest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from stream_tpp.topologies.broker import EmbeddedBroker
+from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.topics import Topic, declare
 from stream_tpp.topologies.transport import Consumer, set_fetch_wait
 
+WITHIN = 30.0
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
-async def test_the_worker_fetches_with_the_wait_it_was_given(fetch_wait: float, tmp_path: Path) -> None:
-    with EmbeddedBroker() as broker:
+
+class Reader:
+    """An app whose agent reads the topic of events on a broker, into `seen`."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path, **settings: object) -> None:
         connection = Connection(broker.bootstrap_servers)
-        await declare(connection, [Topic("events", 1)])
-        app = faust.App(
+        self.app = faust.App(
             "wards",
             autodiscover=False,
-            datadir=str(tmp_path),
+            datadir=str(folder),
             web_enabled=False,
             topic_disable_leader=True,
             broker_session_timeout=2,
             broker_rebalance_timeout=2,
             broker_heartbeat_interval=0.5,
+            **settings,
             **connection.faust_options(),
         )
-        set_fetch_wait(app, fetch_wait)
-        events = app.topic("events", key_type=bytes, value_type=bytes, value_serializer="raw")
-        seen: asyncio.Queue[bytes] = asyncio.Queue()
+        self.seen: asyncio.Queue[bytes] = asyncio.Queue()
 
-        @app.agent(events)
-        async def read(stream: faust.StreamT[bytes]) -> None:
-            async for value in stream:
-                await seen.put(value)
+    async def start(self) -> None:
+        self.events = self.app.topic("events", key_type=bytes, value_type=bytes, value_serializer="raw")
+        self.app.agent(self.events)(self.read)
+        await self.app.start()
 
-        await app.start()
-        try:
-            await events.send(value=b"an event")
-            assert await asyncio.wait_for(seen.get(), 30) == b"an event"
-            asked = app.consumer._thread._consumer._fetcher._fetch_max_wait_ms
-        finally:
-            await app.stop()
+    async def read(self, stream: faust.StreamT[bytes]) -> None:
+        async for value in stream:
+            await self.seen.put(value)
+
+    async def sees(self, value: bytes) -> bool:
+        await self.events.send(value=value)
+        return await asyncio.wait_for(self.seen.get(), 30) == value
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        await declare(Connection(running.bootstrap_servers), [Topic("events", 1)])
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
+async def test_the_worker_fetches_with_the_wait_it_was_given(broker: EmbeddedBroker, fetch_wait: float, tmp_path: Path) -> None:
+    reader = Reader(broker, tmp_path)
+    set_fetch_wait(reader.app, fetch_wait)
+    await reader.start()
+    try:
+        assert await reader.sees(b"an event")
+        asked = reader.app.consumer._thread._consumer._fetcher._fetch_max_wait_ms
+    finally:
+        await reader.app.stop()
     assert asked == fetch_wait * 1000
+
+
+@pytest.mark.slow
+async def test_a_worker_ends_although_its_consumer_s_thread_answers_nobody(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    reader = Reader(broker, tmp_path, broker_commit_interval=3600.0, stream_wait_empty=False)
+    set_fetch_wait(reader.app, FETCH_WAIT)
+    await reader.start()
+    # There is something to commit, and nobody left to commit it.
+    assert await reader.sees(b"an event")
+    thread = reader.app.consumer._thread
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(thread.method_queue.stop(), thread.thread_loop))
+    async with asyncio.timeout(WITHIN):
+        await reader.app.stop()
 
 
 EVENTS, CHANGELOG = TP("events", 0), TP("changelog", 0)
