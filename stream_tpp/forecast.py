@@ -14,7 +14,8 @@ from stream_tpp.model.law import Law
 from stream_tpp.model.model import Model
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.sampling.futures import Futures, Stats
-from stream_tpp.sampling.sampler import Plan, sample
+from stream_tpp.sampling.plan import Plan
+from stream_tpp.sampling.sampler import sample
 from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Evidence, Score, pooled
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stream_tpp.history import History
     from stream_tpp.model.model import Model
     from stream_tpp.sampling.futures import Futures, Stats
-    from stream_tpp.sampling.sampler import Plan
+    from stream_tpp.sampling.plan import Plan
 
 _BATCH = 16
 _MODES = ("joint", "sequential", "hierarchical", "block")
@@ -54,7 +54,7 @@ def command(
     from stream_tpp.logs.histories import gather_histories
     from stream_tpp.model.checkpoint import load
     from stream_tpp.sampling.futures import Stats
-    from stream_tpp.sampling.sampler import Plan
+    from stream_tpp.sampling.plan import Plan
 
     loaded = load(model)
     at = None if now is None else log.seconds(now)

@@ -17,7 +17,8 @@ from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures
-from stream_tpp.sampling.sampler import Plan, sample
+from stream_tpp.sampling.plan import Plan
+from stream_tpp.sampling.sampler import sample
 
 # Keeps the seeds of a call's histories far apart, whatever seed the next call has.
 _NEXT_SEED = 0x9E3779B97F4A7C15

@@ -4,6 +4,8 @@ Propose from p and keep with probability 1 - min(1, q / (c p)), until every row 
 2411.11925). There is no cap on the tries: a cap would change the law.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,12 +17,19 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.kernels.random import uniform
 from stream_tpp.model.law import Law
 
-_ACCEPT, _RESIDUAL, _BONUS, _COINS = 1, 2, 3, 4
+DRAFT, ACCEPT, RESIDUAL, BONUS, COINS = 0, 1, 2, 3, 4
 _FIRST_TRIES, _MOST_PROPOSALS = 4, 1 << 16
 
 
 class SamplingError(StreamTppError):
     """The model gave a law that can't be sampled (NaN or infinite parameters)."""
+
+    @classmethod
+    def no_law(cls) -> SamplingError:
+        return cls(
+            "The model gave a law that can't be sampled (NaN or infinite): check its training with `stream-tpp doctor`, "
+            "and the times of the history for values far outside what it was trained on."
+        )
 
 
 @dataclass(frozen=True)
@@ -32,20 +41,20 @@ class Draws:
 
     def accept(self, n: int) -> Tensor:
         """Logs of the numbers for acceptance tests, [R, n]."""
-        return torch.log(uniform(self.keys, self.round, _ACCEPT, n))
+        return torch.log(uniform(self.keys, self.round, ACCEPT, n))
 
     def bonus(self) -> Tensor:
         """Numbers for the event after the accepted ones, [R, 3]."""
-        return uniform(self.keys, self.round, _BONUS, 3)
+        return uniform(self.keys, self.round, BONUS, 3)
 
     def residual(self, rows: Tensor, n: int, first: int, tries: int) -> Tensor:
         """n numbers for each of `tries` proposals after the first `first`, for some rows: [r, tries, n]."""
-        numbers = uniform(self.keys[rows], self.round, _RESIDUAL, n * tries, n * first)
+        numbers = uniform(self.keys[rows], self.round, RESIDUAL, n * tries, n * first)
         return numbers.reshape(len(rows), tries, n)
 
     def coins(self, rows: Tensor, places: Tensor, n: int, first: int, tries: int) -> Tensor:
         """n numbers for each of `tries` tosses after the first `first`, at one place of each of some rows: [r, tries, n]."""
-        numbers = uniform(self.keys[rows], self.round, _COINS, n * tries, (places << 40) + n * first)
+        numbers = uniform(self.keys[rows], self.round, COINS, n * tries, (places << 40) + n * first)
         return numbers.reshape(len(rows), tries, n)
 
 
@@ -104,7 +113,4 @@ def log_of_ratio(log_q: Tensor, log_p: Tensor) -> Tensor:
 def require_finite(values: Tensor) -> None:
     """Raises SamplingError where a value, or the density of a draw, is NaN or infinite."""
     if not bool(torch.isfinite(values).all()):
-        raise SamplingError(
-            "The model gave a law that can't be sampled (NaN or infinite): check its training with `stream-tpp doctor`, "
-            "and the times of the history for values far outside what it was trained on."
-        )
+        raise SamplingError.no_law()

@@ -14,7 +14,7 @@ from stream_tpp.evaluation.paths import Paths
 from stream_tpp.model.block import Block
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.protocols import Rollout
-from stream_tpp.sampling.sampler import Plan
+from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.verification import MODES
 
 from .test_truth import HISTORIES, QUIET

@@ -19,9 +19,9 @@ from stream_tpp.kernels.random import uniform
 from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.protocols import Rollout
-from stream_tpp.sampling import sampler, verification
+from stream_tpp.sampling import reference, verification
+from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.residual import GAP, Draws, Part, residual, type_residual
-from stream_tpp.sampling.sampler import Plan
 from stream_tpp.sampling.verification import MODES, Verdict
 
 from .test_truth import HISTORIES, QUIET
@@ -273,7 +273,7 @@ def not_truncated(given: Callable[[Law, Tensor | None, Tensor | None], Law]) -> 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_target_is_not_truncated_at_the_quiet_time(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "_given", not_truncated(sampler._given))
+    monkeypatch.setattr(reference, "given", not_truncated(reference.given))
     assert FIRST.in_mode(mode).departure() < FAILS
 
 
@@ -284,7 +284,7 @@ def test_the_drafts_density_is_not_truncated_at_the_quiet_time(mode: str) -> Non
 
 @pytest.mark.parametrize("gamma", [0, 5])
 def test_neither_is_truncated_at_the_quiet_time(gamma: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "_given", not_truncated(sampler._given))
+    monkeypatch.setattr(reference, "given", not_truncated(reference.given))
     planted = replace(FIRST, plan=replace(FIRST_EVENTS, draft_length=gamma))
     assert planted.departure(draft=Impatient(DRAFT.toy)) < FAILS
 

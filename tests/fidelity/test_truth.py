@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_tpp.sampling.sampler import Plan
+from stream_tpp.sampling.plan import Plan
 
 from .toy import Toy
 from .truth import Situation, departure, directly, history, p_values, rosenblatt

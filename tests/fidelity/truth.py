@@ -19,7 +19,8 @@ from stream_tpp.evaluation.paths import Paths
 from stream_tpp.history import History
 from stream_tpp.model.block import Histories, pack
 from stream_tpp.sampling.futures import Futures
-from stream_tpp.sampling.sampler import Plan, sample
+from stream_tpp.sampling.plan import Plan
+from stream_tpp.sampling.sampler import sample
 
 from .toy import SCALE, Parts, Toy, ToyDraft, ToyTarget
 

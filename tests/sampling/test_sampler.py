@@ -15,8 +15,9 @@ from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.futures import Futures
+from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.residual import SamplingError
-from stream_tpp.sampling.sampler import Plan, sample
+from stream_tpp.sampling.sampler import sample
 
 TYPES = 4
 EPOCH = 1.37e9

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stream_tpp.sampling.futures import Futures
-from stream_tpp.sampling.sampler import Plan
+from stream_tpp.sampling.plan import Plan
 from stream_tpp.warning.score import Evidence, pooled
 from tests.sampling.test_sampler import build, futures, history
 
