@@ -1,82 +1,151 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
-"""Attention of one new event over a prefix that paths share and a suffix of its own.
+"""Attention of new events over a prefix that they share and a suffix for each slot.
 
 The twin of `stream_tpp.kernels.attention.cached_attention`. Keys and values lie transposed, [D, S]: the event that was
-stored s-th is column s, the heads lie one below the other, and S is a multiple of 16.
+stored s-th is column s, the heads lie one below the other, and S is a multiple of 32.
 """
 
 import numpy as np
 
 from stream_tpp.kernels.native.functions import exp
-from stream_tpp.kernels.native.native import native, native_sum
-from stream_tpp.kernels.native.vectors import FOUR_COLUMNS, FOUR_ROWS, LANES, ONE_COLUMN, ONE_ROW, largest
+from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.vectors import (
+    LANES,
+    PANEL,
+    PRODUCT_TILES,
+    WEIGHTED_PAIRS,
+    WEIGHTED_TILES,
+    exponentiate,
+    largest,
+    scale_by,
+)
 
+_P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8 = PRODUCT_TILES
+_W1, _W2, _W3, _W4 = WEIGHTED_TILES
+_V1, _V2, _V3, _V4 = WEIGHTED_PAIRS
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_NOTHING = np.zeros(PANEL, np.float32)
 
 
 @native
-def attend(query, heads, prefix_keys, prefix_values, prefix_length, keys, values, length, null, weights, out):
-    """out [D] = attention of query [D] over the first `prefix_length` and the first `length` columns, in each head.
+def attend(queries, rows, heads, width, slot, seen, prefix_keys, prefix_values, prefix_length, keys, values, null, weights, out):
+    """out[:rows, :width] = attention of queries [:rows, :width], in each head, over the first `prefix_length` columns of the
+    prefix [D, S] and the first seen[r] columns of keys and values [slots, D, C] in slot[r].
 
-    The query comes scaled. With `null` a logit 0 with value zero joins every softmax. weights: room for S + S' numbers.
+    Rows of one slot stand together, later ones see more. Queries come scaled. With `null` a logit 0 with value zero joins
+    every softmax. weights: room for [rows, S + C].
     """
-    depth = len(query) // heads
-    before, own = (prefix_length + LANES - 1) // LANES, (length + LANES - 1) // LANES
-    second = before * LANES
+    depth = width // heads
+    before = -(-prefix_length // PANEL)
+    for r in range(rows):
+        for d in range(width):
+            out[r, d] = _ZERO
     for head in range(heads):
-        first = head * depth
-        _dots_with_keys(query, first, depth, prefix_keys, before, weights, 0)
-        _dots_with_keys(query, first, depth, keys, own, weights, second)
-        scale = _softmax(weights, prefix_length, second, second + length, second + own * LANES, null)
-        for d in range(first, first + depth):
-            out[d] = _ZERO
-        _add_weighted(weights, 0, before, prefix_values, first, depth, out)
-        _add_weighted(weights, second, own, values, first, depth, out)
-        for d in range(first, first + depth):
-            out[d] *= scale
+        at = head * depth
+        _logits(queries, 0, rows, at, depth, prefix_keys, before, weights, 0)
+        first = 0
+        while first < rows:
+            end = _end_of_slot(slot, first, rows)
+            own, column = seen[end - 1], before * PANEL
+            _logits(queries, first, end, at, depth, keys[slot[first]], -(-own // PANEL), weights, column)
+            for r in range(first, end):
+                _normalise(weights[r], prefix_length, column, seen[r], null)
+                for s in range(column + _filled(seen[r]), column + _filled(own)):
+                    weights[r, s] = _ZERO
+            _gather(weights, first, end, column, _filled(own) // LANES, values[slot[first]], at, depth, out)
+            first = end
+        _gather(weights, 0, rows, 0, _filled(prefix_length) // LANES, prefix_values, at, depth, out)
 
 
 @native
-def _dots_with_keys(query, first, depth, keys, vectors, out, out_at):
-    step = keys.shape[1]
-    fours, at = vectors // 4, first * step
-    if fours:
-        FOUR_COLUMNS(query, first, keys, at, step, depth, out, out_at, fours)
-    if vectors > 4 * fours:
-        done = 4 * fours * LANES
-        ONE_COLUMN(query, first, keys, at + done, step, depth, out, out_at + done, vectors - 4 * fours)
+def _filled(count):
+    """`count` numbers and those that fill their last vector up."""
+    return (count + LANES - 1) // LANES * LANES
 
 
 @native
-def _add_weighted(weights, weights_at, vectors, values, first, depth, out):
+def _end_of_slot(slot, first, rows):
+    end = first + 1
+    while end < rows and slot[end] == slot[first]:
+        end += 1
+    return end
+
+
+@native
+def _logits(queries, first, end, at, depth, keys, panels, weights, column):
+    """weights[first:end, column:] = queries[first:end, at : at + depth] @ keys[at : at + depth], for so many panels."""
+    x_step, w_step, y_step = queries.shape[1], keys.shape[1], weights.shape[1]
+    for panel in range(panels):
+        w_at, y_column = at * w_step + panel * PANEL, column + panel * PANEL
+        r = first
+        while r < end:
+            x_at, y_at, size = r * x_step + at, r * y_step + y_column, min(end - r, 8)
+            if size == 8:
+                _P8(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 7:
+                _P7(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 6:
+                _P6(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 5:
+                _P5(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 4:
+                _P4(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 3:
+                _P3(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            elif size == 2:
+                _P2(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            else:
+                _P1(queries, x_at, x_step, keys, w_at, w_step, depth, _NOTHING, 0, weights, y_at, y_step)
+            r += size
+
+
+@native
+def _normalise(weights, first_count, second, second_count, null):
+    """Softmax, in place, of `first_count` logits from 0 on and `second_count` from `second` on."""
+    top = _ZERO if null else np.float32(-np.inf)
+    if first_count:
+        top = largest(weights, 0, first_count, top)
+    if second_count:
+        top = largest(weights, second, second_count, top)
+    total = exp(-top) if null else _ZERO
+    if first_count:
+        total += exponentiate(weights, 0, first_count, top)
+    if second_count:
+        total += exponentiate(weights, second, second_count, top)
+    scale = _ONE / total
+    if first_count:
+        scale_by(weights, 0, first_count, scale)
+    if second_count:
+        scale_by(weights, second, second_count, scale)
+
+
+@native
+def _gather(weights, first, end, column, vectors, values, at, depth, out):
+    """out[first:end, at : at + depth] += weights[first:end, column:] @ values[at : at + depth]^T; depth is even."""
     if vectors == 0:
         return
-    step = values.shape[1]
-    fours = depth // 4
-    if fours:
-        FOUR_ROWS(weights, weights_at, values, first * step, step, fours, out, first, vectors)
-    if depth > 4 * fours:
-        rest = first + 4 * fours
-        ONE_ROW(weights, weights_at, values, rest * step, step, depth - 4 * fours, out, rest, vectors)
-
-
-@native_sum
-def _softmax(weights, first_end, second, second_end, end, null):
-    """weights = exp(logits - top) between 0 and first_end and between second and second_end, 0 elsewhere; 1 / their sum."""
-    for s in range(first_end, second):
-        weights[s] = -np.inf
-    for s in range(second_end, end):
-        weights[s] = -np.inf
-    top = largest(weights, end // LANES) if end else _ZERO
-    if null and top < _ZERO:
-        top = _ZERO
-    total = exp(-top) if null else _ZERO
-    for s in range(end):
-        weight = exp(weights[s] - top)
-        weights[s] = weight
-        total += weight
-    for s in range(first_end, second):
-        weights[s] = _ZERO
-    for s in range(second_end, end):
-        weights[s] = _ZERO
-    return _ONE / total
+    x_step, w_step, y_step = weights.shape[1], values.shape[1], out.shape[1]
+    r = first
+    while r < end:
+        x_at, size = r * x_step + column, min(end - r, 4)
+        d = 0
+        while d < depth:
+            w_at, y_at, four = (at + d) * w_step, r * y_step + at + d, depth - d >= 4
+            if size == 4 and four:
+                _W4(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif size == 3 and four:
+                _W3(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif size == 2 and four:
+                _W2(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif four:
+                _W1(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif size == 4:
+                _V4(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif size == 3:
+                _V3(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            elif size == 2:
+                _V2(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            else:
+                _V1(weights, x_at, x_step, values, w_at, w_step, vectors, out, y_at, y_step)
+            d += 4 if four else 2
+        r += size

@@ -3,22 +3,14 @@
 
 import numpy as np
 
-from stream_tpp.kernels.native.native import native, native_sum
-from stream_tpp.kernels.native.vectors import power_of_two
+from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.vectors import EXP, LN2_HIGH, LN2_LOW, LOG2_E, gelu_row, norm_row, power_of_two
 
-_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_ONE, _TWO = np.float32(1.0), np.float32(2.0)
 _LOWEST, _HIGHEST = np.float32(-87.0), np.float32(88.0)
 _SHIFT = np.float32(1.5 * 2**23)
-_LOG2_E = np.float32(1.44269504)
-_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-# Cephes, expf.
-_E0, _E1, _E2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-_E3, _E4, _E5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
-# Abramowitz and Stegun (1964), 7.1.26.
-_SQRT_HALF, _P = np.float32(0.70710678), np.float32(0.3275911)
-_A1, _A2, _A3 = np.float32(0.254829592), np.float32(-0.284496736), np.float32(1.421413741)
-_A4, _A5 = np.float32(-1.453152027), np.float32(1.061405429)
-_EPSILON = np.float32(1e-5)
+_LOG2_E, _LN2_HIGH, _LN2_LOW = np.float32(LOG2_E), np.float32(LN2_HIGH), np.float32(LN2_LOW)
+_E0, _E1, _E2, _E3, _E4, _E5 = (np.float32(coefficient) for coefficient in EXP)
 
 
 @native
@@ -47,31 +39,14 @@ def tanh(x):
 def gelu(x, rows, width):
     """GELU in place of x[:rows, :width], by the error function as torch has it."""
     for r in range(rows):
-        row = x[r]
-        for i in range(width):
-            z = row[i] * _SQRT_HALF
-            far = -z if z < _ZERO else z
-            t = _ONE / (_ONE + _P * far)
-            tail = ((((_A5 * t + _A4) * t + _A3) * t + _A2) * t + _A1) * t * exp(-z * z)
-            row[i] = _HALF * row[i] * (tail if z < _ZERO else _TWO - tail)
+        gelu_row(x, r * x.shape[1], width)
 
 
-@native_sum
-def layer_norm(x, rows, width, gain, shift, y):
-    """y[:rows, :width] = layer norm of x[:rows, :width], with gain and shift [width]."""
+@native
+def layer_norm(x, rows, width, gain, shift, layer, y):
+    """y[:rows, :width] = layer norm of x[:rows, :width], with gain and shift [L, D] of one layer; D is a multiple of 16."""
     for r in range(rows):
-        source, target = x[r], y[r]
-        total = _ZERO
-        for i in range(width):
-            total += source[i]
-        mean = total / np.float32(width)
-        squares = _ZERO
-        for i in range(width):
-            away = source[i] - mean
-            squares += away * away
-        scale = _ONE / np.sqrt(squares / np.float32(width) + _EPSILON)
-        for i in range(width):
-            target[i] = (source[i] - mean) * scale * gain[i] + shift[i]
+        norm_row(x, r * x.shape[1], width, gain, shift, layer * gain.shape[1], y, r * y.shape[1])
 
 
 @native

@@ -11,9 +11,3 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def native(function: Function) -> Function:
     """Compile, without the interpreter's lock; products and sums may be fused, nothing else is reordered."""
     return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})(function))
-
-
-def native_sum(function: Function) -> Function:
-    """The same for functions of a plain sum, whose terms may be added in any order that its length alone decides."""
-    flags = {"contract", "reassoc", "nsz"}
-    return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath=flags)(function))

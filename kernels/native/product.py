@@ -36,19 +36,19 @@ def product(x, rows, weight, bias, y):
             size = (rows - done + blocks - block - 1) // (blocks - block)
             x_at, y_at = done * x_step, done * y_step + column
             if size == 8:
-                _8(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _8(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 7:
-                _7(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _7(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 6:
-                _6(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _6(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 5:
-                _5(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _5(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 4:
-                _4(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _4(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 3:
-                _3(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _3(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             elif size == 2:
-                _2(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _2(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             else:
-                _1(x, x_at, x_step, weight, w_at, depth, bias, column, y, y_at, y_step)
+                _1(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
             done += size

@@ -4,8 +4,10 @@
 On a CPU whose vectors are shorter LLVM takes several for one.
 """
 
+import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -13,6 +15,11 @@ from numba.extending import intrinsic
 
 LANES = 16
 PANEL = 2 * LANES
+
+# exp(x) = 2^n exp(r), |r| <= log(2) / 2 (Cephes, expf): log(2) in two parts, and the polynomial's coefficients.
+LOG2_E, LN2_HIGH, LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4
+EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_ERF_P, _ERF = 0.3275911, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 _FLOAT = ir.FloatType()
 _INDEX = ir.IntType(64)
@@ -41,11 +48,49 @@ class _Builder:
         self.ir.store(vector, self.ir.bitcast(pointer, _VECTOR.as_pointer()), align=4)
 
     def spread(self, pointer: Any) -> Any:
-        """One number in all lanes."""
+        """The number there in all lanes."""
+        return self.spread_value(self.ir.load(pointer))
+
+    def spread_value(self, number: Any) -> Any:
         nothing = ir.Constant(_VECTOR, ir.Undefined)
-        first = self.ir.insert_element(nothing, self.ir.load(pointer), ir.Constant(ir.IntType(32), 0))
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return self.ir.shuffle_vector(first, nothing, lanes)
+        first = self.ir.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+        return self.ir.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+    def constant(self, number: float) -> Any:
+        return ir.Constant(_VECTOR, [float(np.float32(number))] * LANES)
+
+    def power_of_two(self, shifted: Any) -> Any:
+        """2^n in each lane, from n + 1.5 2^23: the sum's last bits are n."""
+        whole = ir.VectorType(ir.IntType(32), LANES)
+        bits = self.ir.add(self.ir.bitcast(shifted, whole), ir.Constant(whole, [127] * LANES))
+        return self.ir.bitcast(self.ir.shl(bits, ir.Constant(whole, [23] * LANES)), _VECTOR)
+
+    def exp(self, x: Any) -> Any:
+        """e^x for x <= 88; what is below -87 counts as that."""
+        lowest, shift = self.constant(-87.0), self.constant(1.5 * 2**23)
+        x = self.ir.select(self.ir.fcmp_ordered("<", x, lowest), lowest, x)
+        shifted = self.fma(x, self.constant(LOG2_E), shift)
+        n = self.ir.fsub(shifted, shift)
+        r = self.fma(n, self.constant(-LN2_LOW), self.fma(n, self.constant(-LN2_HIGH), x))
+        p = self.constant(EXP[0])
+        for coefficient in EXP[1:]:
+            p = self.fma(p, r, self.constant(coefficient))
+        p = self.fma(self.ir.fmul(p, r), r, self.ir.fadd(r, self.constant(1.0)))
+        return self.ir.fmul(p, self.power_of_two(shifted))
+
+    def vectors(self, count: Any) -> Any:
+        """How many vectors hold `count` numbers."""
+        return self.ir.sdiv(self.ir.add(count, index(LANES - 1)), index(LANES))
+
+    def below(self, v: Any, count: Any) -> Any:
+        """Which lanes of vector v are among the first `count` numbers."""
+        kind = ir.IntType(32)
+        left = self.ir.trunc(self.ir.sub(count, self.ir.mul(v, index(LANES))), kind)
+        vector = ir.VectorType(kind, LANES)
+        nothing = ir.Constant(vector, ir.Undefined)
+        spread = self.ir.insert_element(nothing, left, ir.Constant(kind, 0))
+        spread = self.ir.shuffle_vector(spread, nothing, ir.Constant(vector, [0] * LANES))
+        return self.ir.icmp_signed(">", spread, ir.Constant(vector, list(range(LANES))))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         return self.ir.call(self._fused, [a, b, c])
@@ -87,21 +132,24 @@ def _zero() -> Any:
 
 
 def _product_tile(rows: int):
-    """y[r, :32] = bias[:32] + x[r, :depth] @ w[:depth, :32] for `rows` rows, with all sums in registers."""
+    """y[r, :32] = bias[:32] + x[r, :depth] @ w[:depth, :32] for `rows` rows, with all sums in registers.
+
+    x_at is where in x the first number lies, x_step the way from row to row; and so on.
+    """
 
     @intrinsic
-    def tile(typing, x, x_at, x_step, w, w_at, depth, bias, bias_at, y, y_at, y_step):
-        signature = types.void(x, x_at, x_step, w, w_at, depth, bias, bias_at, y, y_at, y_step)
+    def tile(typing, x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step):
+        signature = types.void(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
 
         def generate(context, builder, signature, arguments):
             b, kinds = _Builder(context, builder), signature.args
-            x, x_at, x_step, w, w_at, depth, bias, bias_at, y, y_at, y_step = arguments
-            w_start, bias_start = b.start(kinds[3], w, w_at), b.start(kinds[6], bias, bias_at)
+            x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step = arguments
+            w_start, bias_start = b.start(kinds[3], w, w_at), b.start(kinds[7], bias, bias_at)
             x_rows = [b.start(kinds[0], x, builder.add(x_at, builder.mul(x_step, index(r)))) for r in range(rows)]
             first = [b.load(bias_start), b.load(b.at(bias_start, index(LANES)))]
 
             def step(k, sums):
-                start = b.at(w_start, builder.mul(k, index(PANEL)))
+                start = b.at(w_start, builder.mul(k, w_step))
                 columns = [b.load(start), b.load(b.at(start, index(LANES)))]
                 new = []
                 for r, row in enumerate(x_rows):
@@ -111,7 +159,7 @@ def _product_tile(rows: int):
 
             sums = b.accumulate(depth, first * rows, step)
             for r in range(rows):
-                row = b.start(kinds[8], y, builder.add(y_at, builder.mul(y_step, index(r))))
+                row = b.start(kinds[9], y, builder.add(y_at, builder.mul(y_step, index(r))))
                 b.store(sums[2 * r], row)
                 b.store(sums[2 * r + 1], b.at(row, index(LANES)))
             return context.get_dummy_value()
@@ -124,96 +172,171 @@ def _product_tile(rows: int):
 PRODUCT_TILES = tuple(_product_tile(rows) for rows in range(1, 9))
 
 
-def _dots_with_columns(width: int):
-    """out[s] = sum over d < depth of q[d] keys[d, s], for s < 16 `width` `times`."""
+def _weighted_tile(rows: int, depth: int):
+    """y[r, d] += sum over s < 16 `vectors` of x[r, s] w[d, s], for `rows` rows and `depth` columns of y; vectors >= 1."""
 
     @intrinsic
-    def dots(typing, q, q_at, keys, keys_at, keys_step, depth, out, out_at, times):
-        signature = types.void(q, q_at, keys, keys_at, keys_step, depth, out, out_at, times)
+    def tile(typing, x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step):
+        signature = types.void(x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step)
 
         def generate(context, builder, signature, arguments):
             b, kinds = _Builder(context, builder), signature.args
-            q, q_at, keys, keys_at, keys_step, depth, out, out_at, times = arguments
-            q_start, keys_start = b.start(kinds[0], q, q_at), b.start(kinds[2], keys, keys_at)
-            out_start = b.start(kinds[6], out, out_at)
+            x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step = arguments
+            x_rows = [b.start(kinds[0], x, builder.add(x_at, builder.mul(x_step, index(r)))) for r in range(rows)]
+            w_rows = [b.start(kinds[3], w, builder.add(w_at, builder.mul(w_step, index(d)))) for d in range(depth)]
 
-            def columns(i, _):
-                offset = builder.mul(i, index(width * LANES))
-                here = b.at(keys_start, offset)
+            def step(v, sums):
+                offset = builder.mul(v, index(LANES))
+                left = [b.load(b.at(row, offset)) for row in x_rows]
+                right = [b.load(b.at(row, offset)) for row in w_rows]
+                return [b.fma(left[i // depth], right[i % depth], total) for i, total in enumerate(sums)]
 
-                def step(d, sums):
-                    number, row = b.spread(b.at(q_start, d)), b.at(here, builder.mul(d, keys_step))
-                    return [b.fma(number, b.load(b.at(row, index(v * LANES))), sums[v]) for v in range(width)]
-
-                for v, total in enumerate(b.accumulate(depth, [_zero()] * width, step)):
-                    b.store(total, b.at(out_start, builder.add(offset, index(v * LANES))))
-                return []
-
-            b.accumulate(times, [], columns)
+            for i, total in enumerate(b.accumulate(vectors, [_zero()] * (rows * depth), step)):
+                at = builder.add(y_at, builder.add(builder.mul(y_step, index(i // depth)), index(i % depth)))
+                place = b.start(kinds[7], y, at)
+                builder.store(builder.fadd(builder.load(place), b.total(total)), place)
             return context.get_dummy_value()
 
         return signature, generate
 
-    return dots
+    return tile
 
 
-def _add_dots_with_rows(width: int):
-    """out[d] += sum over s < 16 `vectors` of weights[s] values[d, s], for d < `width` `times`."""
-
-    @intrinsic
-    def add_dots(typing, weights, weights_at, values, values_at, values_step, times, out, out_at, vectors):
-        signature = types.void(weights, weights_at, values, values_at, values_step, times, out, out_at, vectors)
-
-        def generate(context, builder, signature, arguments):
-            b, kinds = _Builder(context, builder), signature.args
-            weights, weights_at, values, values_at, values_step, times, out, out_at, vectors = arguments
-            weights_start, values_start = b.start(kinds[0], weights, weights_at), b.start(kinds[2], values, values_at)
-            out_start = b.start(kinds[6], out, out_at)
-
-            def rows(i, _):
-                first = builder.mul(i, index(width))
-                here = [b.at(values_start, builder.mul(builder.add(first, index(r)), values_step)) for r in range(width)]
-
-                def step(v, sums):
-                    offset = builder.mul(v, index(LANES))
-                    some = b.load(b.at(weights_start, offset))
-                    return [b.fma(some, b.load(b.at(row, offset)), total) for row, total in zip(here, sums, strict=True)]
-
-                for r, total in enumerate(b.accumulate(vectors, [_zero()] * width, step)):
-                    place = b.at(out_start, builder.add(first, index(r)))
-                    builder.store(builder.fadd(builder.load(place), b.total(total)), place)
-                return []
-
-            b.accumulate(times, [], rows)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return add_dots
-
-
-ONE_COLUMN, FOUR_COLUMNS = _dots_with_columns(1), _dots_with_columns(4)
-ONE_ROW, FOUR_ROWS = _add_dots_with_rows(1), _add_dots_with_rows(4)
+WEIGHTED_TILES = tuple(_weighted_tile(rows, 4) for rows in range(1, 5))
+WEIGHTED_PAIRS = tuple(_weighted_tile(rows, 2) for rows in range(1, 5))
 
 
 @intrinsic
-def largest(typing, values, vectors):
-    """The largest of values[: 16 vectors], vectors >= 1; of numbers among which is a NaN, any."""
+def largest(typing, values, at, count, least):
+    """The largest of `least` and of `count` values from `at` on, count >= 1; of numbers among which is a NaN, any."""
 
     def generate(context, builder, signature, arguments):
         b = _Builder(context, builder)
-        start = b.start(signature.args[0], arguments[0], index(0))
+        start, count = b.start(signature.args[0], *arguments[:2]), arguments[2]
+        least = b.spread_value(arguments[3])
 
         def step(v, tops):
-            new = b.load(b.at(start, builder.mul(v, index(LANES))))
+            new = builder.select(b.below(v, count), b.load(b.at(start, builder.mul(v, index(LANES)))), least)
             return [builder.select(builder.fcmp_ordered(">", new, tops[0]), new, tops[0])]
 
-        top = b.accumulate(arguments[1], [b.load(start)], step)[0]
+        top = b.accumulate(b.vectors(count), [least], step)[0]
         kind = ir.FunctionType(_FLOAT, [_VECTOR])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fmax.v{LANES}f32")
         return builder.call(function, [top], fastmath=("nnan",))
 
-    return types.float32(values, vectors), generate
+    return types.float32(values, at, count, types.float32), generate
+
+
+@intrinsic
+def exponentiate(typing, values, at, count, top):
+    """values = exp(values - top) in place for `count` of them from `at` on, count >= 1, and 0 for those that fill the last
+    vector up; returns their sum."""
+
+    def generate(context, builder, signature, arguments):
+        b = _Builder(context, builder)
+        start, count = b.start(signature.args[0], *arguments[:2]), arguments[2]
+        top = b.spread_value(arguments[3])
+
+        def step(v, sums):
+            place = b.at(start, builder.mul(v, index(LANES)))
+            e = builder.select(b.below(v, count), b.exp(builder.fsub(b.load(place), top)), _zero())
+            b.store(e, place)
+            return [builder.fadd(sums[0], e)]
+
+        return b.total(b.accumulate(b.vectors(count), [_zero()], step)[0])
+
+    return types.float32(values, at, count, types.float32), generate
+
+
+@intrinsic
+def scale_by(typing, values, at, count, factor):
+    """values *= factor for `count` of them from `at` on, count >= 1, and for those that fill the last vector up."""
+
+    def generate(context, builder, signature, arguments):
+        b = _Builder(context, builder)
+        start, factor = b.start(signature.args[0], *arguments[:2]), b.spread_value(arguments[3])
+
+        def step(v, _):
+            place = b.at(start, builder.mul(v, index(LANES)))
+            b.store(builder.fmul(b.load(place), factor), place)
+            return []
+
+        b.accumulate(b.vectors(arguments[2]), [], step)
+        return context.get_dummy_value()
+
+    return types.void(values, at, count, types.float32), generate
+
+
+@intrinsic
+def gelu_row(typing, x, at, count):
+    """GELU in place of `count` numbers from `at` on, and of those that fill the last vector up.
+
+    The error function is Abramowitz and Stegun's (1964), 7.1.26, good to 1.5e-7.
+    """
+
+    def generate(context, builder, signature, arguments):
+        b = _Builder(context, builder)
+        start = b.start(signature.args[0], *arguments[:2])
+        one = b.constant(1.0)
+
+        def step(v, _):
+            place = b.at(start, builder.mul(v, index(LANES)))
+            value = b.load(place)
+            z = builder.fmul(value, b.constant(math.sqrt(0.5)))
+            negative = builder.fcmp_ordered("<", z, _zero())
+            far = builder.select(negative, builder.fsub(_zero(), z), z)
+            t = builder.fdiv(one, b.fma(far, b.constant(_ERF_P), one))
+            series = b.constant(_ERF[0])
+            for coefficient in _ERF[1:]:
+                series = b.fma(series, t, b.constant(coefficient))
+            tail = builder.fmul(builder.fmul(series, t), b.exp(builder.fmul(builder.fsub(_zero(), z), z)))
+            twice = builder.select(negative, tail, builder.fsub(b.constant(2.0), tail))
+            b.store(builder.fmul(builder.fmul(value, b.constant(0.5)), twice), place)
+            return []
+
+        b.accumulate(b.vectors(arguments[2]), [], step)
+        return context.get_dummy_value()
+
+    return types.void(x, at, count), generate
+
+
+@intrinsic
+def norm_row(typing, x, x_at, count, gain, shift, at, y, y_at):
+    """y = (x - mean) / sqrt(variance + 1e-5) gain + shift over `count` numbers; y has room for a full last vector."""
+
+    def generate(context, builder, signature, arguments):
+        b, kinds = _Builder(context, builder), signature.args
+        x, x_at, count, gain, shift, at, y, y_at = arguments
+        source, target = b.start(kinds[0], x, x_at), b.start(kinds[6], y, y_at)
+        gains, shifts = b.start(kinds[3], gain, at), b.start(kinds[4], shift, at)
+        vectors, size = b.vectors(count), builder.sitofp(count, _FLOAT)
+
+        def sum_up(v, sums):
+            value = b.load(b.at(source, builder.mul(v, index(LANES))))
+            return [builder.fadd(sums[0], builder.select(b.below(v, count), value, _zero()))]
+
+        mean = b.spread_value(builder.fdiv(b.total(b.accumulate(vectors, [_zero()], sum_up)[0]), size))
+
+        def square_up(v, sums):
+            away = builder.fsub(b.load(b.at(source, builder.mul(v, index(LANES)))), mean)
+            away = builder.select(b.below(v, count), away, _zero())
+            return [b.fma(away, away, sums[0])]
+
+        variance = builder.fdiv(b.total(b.accumulate(vectors, [_zero()], square_up)[0]), size)
+        root = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_FLOAT, [_FLOAT]), "llvm.sqrt.f32")
+        deviation = builder.call(root, [builder.fadd(variance, ir.Constant(_FLOAT, float(np.float32(1e-5))))])
+        scale = b.spread_value(builder.fdiv(ir.Constant(_FLOAT, 1.0), deviation))
+
+        def write(v, _):
+            offset = builder.mul(v, index(LANES))
+            away = builder.fmul(builder.fsub(b.load(b.at(source, offset)), mean), scale)
+            b.store(b.fma(away, b.load(b.at(gains, offset)), b.load(b.at(shifts, offset))), b.at(target, offset))
+            return []
+
+        b.accumulate(vectors, [], write)
+        return context.get_dummy_value()
+
+    return types.void(x, x_at, count, gain, shift, at, y, y_at), generate
 
 
 @intrinsic

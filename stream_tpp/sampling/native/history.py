@@ -4,7 +4,7 @@
 import numpy as np
 
 from stream_tpp.kernels.native.native import native
-from stream_tpp.kernels.native.vectors import LANES
+from stream_tpp.kernels.native.vectors import PANEL
 from stream_tpp.sampling.native.buffers import new_work
 from stream_tpp.sampling.native.network import embed, encode
 
@@ -20,7 +20,7 @@ def read_history(weights, y, kinds, times, known_keys, known_values, known):
     """
     encoder, n = weights.encoder, len(y)
     layers, width = encoder.qkv.weight.shape[0], encoder.event.bias.shape[0]
-    columns = (max(n, 1) + LANES - 1) // LANES * LANES
+    columns = (max(n, 1) + PANEL - 1) // PANEL * PANEL
     keys = np.zeros((1, layers, width, columns), np.float32)
     values = np.zeros((1, layers, width, columns), np.float32)
     keys[0, :, :, :known] = known_keys[0, :, :, :known]

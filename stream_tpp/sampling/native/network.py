@@ -66,9 +66,12 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
     """Read the events work.x[:rows] (and work.clock) into the cache; their hidden states are left in work.hidden.
 
     Row r belongs at `column[r]` of `slot[r]`: keys and values [slots, L, D, C] get it there. It sees the first `prefix_length`
-    columns of prefix_keys and prefix_values [L, D, S], and its slot's columns before its own, and its own but for AttNHP.
+    columns of prefix_keys and prefix_values [L, D, S], and its slot's columns before its own, and its own but for AttNHP. Rows
+    of one slot stand together, in order.
     """
-    x, width = work.x, encoder.event.bias.shape[0]
+    x, width, seen = work.x, encoder.event.bias.shape[0], work.seen
+    for r in range(rows):
+        seen[r] = column[r] if encoder.clocked else column[r] + 1
     for layer in range(encoder.qkv.weight.shape[0]):
         if encoder.clocked:
             for r in range(rows):
@@ -78,27 +81,29 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
             product(work.wide, rows, encoder.qkv.weight[layer], encoder.qkv.bias[layer], work.qkv)
         else:
             norm = encoder.attention_norm
-            layer_norm(x, rows, width, norm.gain[layer], norm.shift[layer], work.narrow)
+            layer_norm(x, rows, width, norm.gain, norm.shift, layer, work.narrow)
             product(work.narrow, rows, encoder.qkv.weight[layer], encoder.qkv.bias[layer], work.qkv)
         for r in range(rows):
             own_keys, own_values, c = keys[slot[r], layer], values[slot[r], layer], column[r]
             for d in range(width):
                 own_keys[d, c] = work.qkv[r, width + d]
                 own_values[d, c] = work.qkv[r, 2 * width + d]
-        for r in range(rows):
-            attend(
-                work.qkv[r, :width],
-                encoder.heads,
-                prefix_keys[layer],
-                prefix_values[layer],
-                prefix_length,
-                keys[slot[r], layer],
-                values[slot[r], layer],
-                column[r] + (0 if encoder.clocked else 1),
-                encoder.clocked,
-                work.weights,
-                work.attended[r],
-            )
+        attend(
+            work.qkv,
+            rows,
+            encoder.heads,
+            width,
+            slot,
+            seen,
+            prefix_keys[layer],
+            prefix_values[layer],
+            prefix_length,
+            keys[:, layer],
+            values[:, layer],
+            encoder.clocked,
+            work.weights,
+            work.attended,
+        )
         if encoder.clocked:
             for r in range(rows):
                 for d in range(width):
@@ -107,7 +112,7 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
             product(work.attended, rows, encoder.out.weight[layer], encoder.out.bias[layer], work.narrow)
             add(x, rows, width, work.narrow)
             norm = encoder.feedforward_norm
-            layer_norm(x, rows, width, norm.gain[layer], norm.shift[layer], work.narrow)
+            layer_norm(x, rows, width, norm.gain, norm.shift, layer, work.narrow)
             product(work.narrow, rows, encoder.up.weight[layer], encoder.up.bias[layer], work.wide)
             gelu(work.wide, rows, encoder.up.bias.shape[1])
             product(work.wide, rows, encoder.down.weight[layer], encoder.down.bias[layer], work.narrow)
@@ -117,7 +122,7 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
             for d in range(width):
                 work.hidden[r, d] = x[r, d]
     else:
-        layer_norm(x, rows, width, encoder.norm.gain[0], encoder.norm.shift[0], work.hidden)
+        layer_norm(x, rows, width, encoder.norm.gain, encoder.norm.shift, 0, work.hidden)
 
 
 @native
@@ -184,7 +189,7 @@ def step_draft(draft, events, rows, state, work):
             new = tanh(given[2 * width + d] + reset * kept[2 * width + d])
             h[d] = (_ONE - update) * new + update * h[d]
     norm = draft.outlook_norm
-    layer_norm(state, rows, width, norm.gain, norm.shift, work.narrow)
+    layer_norm(state, rows, width, norm.gain, norm.shift, 0, work.narrow)
     product(work.narrow, rows, draft.outlook_up.weight, draft.outlook_up.bias, work.wide)
     gelu(work.wide, rows, draft.outlook_up.bias.shape[0])
     product(work.wide, rows, draft.outlook_down.weight, draft.outlook_down.bias, work.narrow)

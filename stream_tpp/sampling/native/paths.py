@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_tpp.kernels.native.native import native
 from stream_tpp.kernels.native.random import stream_state, uniform
-from stream_tpp.kernels.native.vectors import LANES
+from stream_tpp.kernels.native.vectors import PANEL
 from stream_tpp.sampling.native.buffers import new_laws, new_work, widened
 from stream_tpp.sampling.native.network import embed, embed_event, encode, enter_draft, read_laws, set_law, step_draft
 from stream_tpp.sampling.native.verification import draw, verify
@@ -62,10 +62,10 @@ def sample_paths(
     first_mixture = np.zeros(weights.head.mixture.bias.shape[0], np.float32)
     first_types = np.zeros(weights.head.types.bias.shape[0], np.float32)
 
-    columns = (2 * places + LANES - 1) // LANES * LANES
+    columns = (2 * places + PANEL - 1) // PANEL * PANEL
     own_keys = np.zeros((slots, layers, width, columns), np.float32)
     own_values = np.zeros((slots, layers, width, columns), np.float32)
-    work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + LANES)
+    work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + PANEL)
     p = new_laws(slots, places, weights.head.components, kinds)
     q = new_laws(slots, max(gamma, 1), draft.head.components, kinds)
     anchors = np.zeros((slots, max(len(anchor), draft.start.bias.shape[0])), np.float32)
@@ -140,9 +140,9 @@ def sample_paths(
             if path[s] >= 0:
                 furthest = max(furthest, reach[s] + places)
         if furthest > columns:
-            columns = (2 * furthest + LANES - 1) // LANES * LANES
+            columns = (2 * furthest + PANEL - 1) // PANEL * PANEL
             own_keys, own_values = widened(own_keys, columns), widened(own_values, columns)
-            work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + LANES)
+            work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + PANEL)
         rows = 0
         for s in range(slots):
             if path[s] >= 0:

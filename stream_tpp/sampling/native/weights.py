@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stream_tpp.kernels.native.product import panels
+from stream_tpp.kernels.native.vectors import LANES
 from stream_tpp.model.drafts.anchored import AnchoredDraft
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.encoders.attnhp import AttnHP
@@ -31,7 +32,7 @@ class Linear(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """A layer norm's gain and shift."""
+    """Gain and shift of the layer norms of L layers, [L, D], D filled up to a multiple of 16."""
 
     gain: Array
     shift: Array
@@ -139,7 +140,7 @@ def _anchored(draft: AnchoredDraft) -> Anchored:
         event=_embedding(draft.event),
         from_event=_panels(cell.weight_ih, cell.bias_ih),
         from_state=_panels(cell.weight_hh, cell.bias_hh),
-        outlook_norm=_norm(outlook[0]),
+        outlook_norm=_norms([outlook[0]]),
         outlook_up=_linear(outlook[1]),
         outlook_down=_linear(outlook[3]),
         skip=_linear(draft.skip),
@@ -186,11 +187,6 @@ def _panels(weight: Tensor, bias: Tensor) -> Linear:
     return Linear(*panels(_array(weight), _array(bias)))
 
 
-def _norm(norm: Any) -> Norm:
-    assert norm.eps == 1e-5
-    return Norm(_array(norm.weight), _array(norm.bias))
-
-
 def _stacked(layers: list[Linear]) -> Linear:
     if not layers:
         return Linear(np.zeros((0, 0, 0, 0), np.float32), np.zeros((0, 0), np.float32))
@@ -198,9 +194,17 @@ def _stacked(layers: list[Linear]) -> Linear:
 
 
 def _norms(norms: list[Any]) -> Norm:
-    if not norms:
-        return Norm(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32))
-    return Norm(*(np.stack(part) for part in zip(*(_norm(norm) for norm in norms), strict=True)))
+    assert all(norm.eps == 1e-5 for norm in norms)
+    return Norm(_filled([_array(norm.weight) for norm in norms]), _filled([_array(norm.bias) for norm in norms]))
+
+
+def _filled(rows: list[Array]) -> Array:
+    """Rows [L, D], D a multiple of 16."""
+    width = max((-(-len(row) // LANES) * LANES for row in rows), default=0)
+    filled = np.zeros((len(rows), width), np.float32)
+    for number, row in enumerate(rows):
+        filled[number, : len(row)] = row
+    return filled
 
 
 def _array(tensor: Tensor, kind: Any = np.float32) -> Array:
