@@ -8,7 +8,7 @@ stored s-th is column s, the heads lie one below the other, and S is a multiple 
 import numpy as np
 
 from stream_tpp.kernels.native.functions import exp
-from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.native import ZERO, native
 from stream_tpp.kernels.native.vectors import (
     LANES,
     PANEL,
@@ -42,8 +42,8 @@ def attend(queries, rows, heads, width, slot, seen, prefix_keys, prefix_values, 
             out[r, d] = _ZERO
     for head in range(heads):
         at = head * depth
-        _logits(queries, 0, rows, at, depth, prefix_keys, before, weights, 0)
-        first = 0
+        _logits(queries, ZERO, rows, at, depth, prefix_keys, before, weights, ZERO)
+        first = ZERO
         while first < rows:
             end = _end_of_slot(slot, first, rows)
             own, column = seen[end - 1], before * PANEL
@@ -54,7 +54,7 @@ def attend(queries, rows, heads, width, slot, seen, prefix_keys, prefix_values, 
                     weights[r, s] = _ZERO
             _gather(weights, first, end, column, _filled(own) // LANES, values[slot[first]], at, depth, out)
             first = end
-        _gather(weights, 0, rows, 0, _filled(prefix_length) // LANES, prefix_values, at, depth, out)
+        _gather(weights, ZERO, rows, ZERO, _filled(prefix_length) // LANES, prefix_values, at, depth, out)
 
 
 @native

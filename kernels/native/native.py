@@ -4,6 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+
+# Zero, as a number that may change: for a plain 0 the compiler makes another copy of each function that takes it.
+ZERO = np.int64(0)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

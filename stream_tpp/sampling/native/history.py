@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.native import ZERO, native
 from stream_tpp.kernels.native.vectors import PANEL
 from stream_tpp.sampling.native.buffers import new_work
 from stream_tpp.sampling.native.network import embed, encode
@@ -36,7 +36,7 @@ def read_history(weights, y, kinds, times, known_keys, known_values, known):
             i = first + r
             column[r] = i
             embed(encoder, y[i], kinds[i], times[i], times[0], i, work.x[r], work.clock[r])
-        encode(encoder, rows, slot, column, nothing, nothing, 0, keys, values, work)
+        encode(encoder, rows, slot, column, nothing, nothing, ZERO, keys, values, work)
         first += rows
         if first == n:
             hidden[:] = work.hidden[rows - 1, :width]

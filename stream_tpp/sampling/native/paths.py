@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.native import ZERO, native
 from stream_tpp.kernels.native.random import stream_state, uniform
 from stream_tpp.kernels.native.vectors import PANEL
 from stream_tpp.sampling.native.buffers import new_laws, new_work, widened
@@ -101,7 +101,7 @@ def sample_paths(
             return leads, types, log_masses, lengths, figures, first_mixture, first_types
 
         # The draft proposes. A path whose next event is the target's own has no use for proposals.
-        drafters = 0
+        drafters = ZERO
         for s in range(slots):
             if path[s] >= 0:
                 limit[s] = 0 if since[s] >= reanchor_after else gamma
@@ -143,7 +143,7 @@ def sample_paths(
             columns = (2 * furthest + PANEL - 1) // PANEL * PANEL
             own_keys, own_values = widened(own_keys, columns), widened(own_values, columns)
             work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + PANEL)
-        rows = 0
+        rows = ZERO
         for s in range(slots):
             if path[s] >= 0:
                 for i in range(limit[s] + 1):
@@ -158,7 +158,7 @@ def sample_paths(
             first_types[:] = work.types[0, : len(first_types)]
         figures[PASSES] += 1
 
-        row = 0
+        row = ZERO
         for s in range(slots):
             if path[s] < 0:
                 continue
