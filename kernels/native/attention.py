@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="call-arg"
 """Attention of new events over a prefix that they share and a suffix for each slot.
 
 The twin of `stream_tpp.kernels.attention.cached_attention`. Keys and values lie transposed, [D, S]: the event that was

@@ -112,7 +112,7 @@ class _Builder:
         held = [self.ir.phi(s.type) for s in sums]
         for phi, first in zip(held, sums, strict=True):
             phi.add_incoming(first, before)
-        new = step(i, held)
+        new: list[Any] = step(i, held)
         following = self.ir.add(i, index(1))
         here = self.ir.block
         i.add_incoming(following, here)

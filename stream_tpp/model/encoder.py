@@ -22,7 +22,7 @@ from stream_tpp.model.encodings import phases
 
 STABLE_ROWS = 16
 STABLE_POSITIONS = 4
-_FARTHEST = 1e12
+FARTHEST = 1e12
 
 
 class Embedded(NamedTuple):
@@ -179,4 +179,4 @@ def seconds_since_bos(block: Block, time_scale: float) -> Tensor:
     At most 1e12: a draft may propose a time that is infinite, and although no such event stands, what the cache keeps of it until
     it is written over must be numbers.
     """
-    return ((block.times - block.origin) / time_scale).clamp(max=_FARTHEST).to(torch.float32)
+    return ((block.times - block.origin) / time_scale).clamp(max=FARTHEST).to(torch.float32)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stream_tpp.model.config import TimeEncoding
 
-_LATEST = 1e15
+LATEST = 1e15
 
 
 class Sinusoidal(nn.Module):
@@ -72,5 +72,5 @@ def phases(times: Tensor, cycles: Tensor) -> Tensor:
 
     The angle is reduced in float64: a float32 epoch time is off by minutes. Infinite times count as 1e15.
     """
-    angle = (torch.remainder(times[..., None].clamp(max=_LATEST), cycles) * (2 * math.pi / cycles)).to(torch.float32)
+    angle = (torch.remainder(times[..., None].clamp(max=LATEST), cycles) * (2 * math.pi / cycles)).to(torch.float32)
     return torch.cat([angle.sin(), angle.cos()], -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +18,19 @@ from stream_tpp.model.model import Model
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.residual import SamplingError
-from stream_tpp.sampling.sampler import sample
+from stream_tpp.sampling.sampler import Backend, sample
 
 TYPES = 4
 EPOCH = 1.37e9
+_backend: list[Backend] = []
+
+
+@pytest.fixture(params=["eager", "auto"], autouse=True)
+def backend(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every promise holds for the reference and for the machine code."""
+    _backend[:] = [request.param]
+    yield
+    _backend.clear()
 
 
 def build(encoder: str = "thp", seed: int = 0) -> Model:
@@ -47,6 +57,7 @@ def futures(
         window=model.window,
         seeds=seeds,
         now=now or [None] * len(histories),
+        backend=_backend[0],
     )
 
 

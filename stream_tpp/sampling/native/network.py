@@ -13,6 +13,8 @@ from stream_tpp.kernels.native.functions import add, gelu, layer_norm, sigmoid, 
 from stream_tpp.kernels.native.mixture import log_softmax
 from stream_tpp.kernels.native.native import native
 from stream_tpp.kernels.native.product import product
+from stream_tpp.model.encoder import FARTHEST
+from stream_tpp.model.encodings import LATEST
 from stream_tpp.sampling.native.weights import SHIFTED, SINUSOIDAL
 
 _LOG_SCALE_LOW, _LOG_SCALE_HIGH = np.float32(-5.0), np.float32(3.0)
@@ -28,7 +30,7 @@ def embed_event(event, y, kind, time, out):
         out[d] = event.kind[kind, d] + (event.bias[d] + y32 * event.features[0, d])
     cycles = event.cycles.shape[0]
     for c in range(cycles):
-        angle = np.float32((time % event.cycles[c]) * (2 * math.pi / event.cycles[c]))
+        angle = np.float32((min(time, LATEST) % event.cycles[c]) * (2 * math.pi / event.cycles[c]))
         sine, cosine = np.sin(angle), np.cos(angle)
         for d in range(width):
             out[d] += sine * event.features[1 + c, d] + cosine * event.features[1 + cycles + c, d]
@@ -37,7 +39,7 @@ def embed_event(event, y, kind, time, out):
 @native
 def encode_time(clock, elapsed, place, out, start):
     """out[start:] = the temporal encoding of an event `elapsed` seconds after BOS, at a place of its sequence."""
-    time = np.float32(elapsed / clock.scale)
+    time = np.float32(min(elapsed / clock.scale, FARTHEST))
     count = clock.rates.shape[0]
     if clock.encoding == SINUSOIDAL or clock.encoding == SHIFTED:
         moved = np.float32(place) if clock.encoding == SHIFTED else time

@@ -1,11 +1,15 @@
+# mypy: allow-untyped-calls
 """The two programs that the machine code consists of, compiled once for a CPU and kept on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from threading import Timer
 from typing import Any, NamedTuple
 
 import numba
@@ -14,6 +18,10 @@ from stream_tpp.kernels import native
 from stream_tpp.sampling import native as rounds
 from stream_tpp.sampling.native.history import read_history
 from stream_tpp.sampling.native.paths import sample_paths
+
+_PATIENCE = 3.0
+
+log = logging.getLogger(__name__)
 
 
 class Program(NamedTuple):
@@ -25,12 +33,12 @@ class Program(NamedTuple):
 
 @cache
 def program() -> Program:
-    """Compiled at the first call with arguments of a kind; later processes load what that one has written."""
+    """Compiled at the first call of each; later processes load what that one has written."""
     return _build(_sources())
 
 
 def _build(sources: str) -> Program:
-    # What is kept is known by the names that a function closes over: a change in any file below gives another one.
+    # What is kept on disk is known by what a function closes over: a change in any file below makes another one of it.
     def read(*arguments: Any) -> Any:
         assert sources
         return read_history(*arguments)
@@ -39,8 +47,42 @@ def _build(sources: str) -> Program:
         assert sources
         return sample_paths(*arguments)
 
-    compile = numba.njit(nogil=True, error_model="numpy", cache=True)
-    return Program(compile(read), compile(sample))
+    return Program(_first_call_may_take_long(_compiled(read)), _first_call_may_take_long(_compiled(sample)))
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    except RuntimeError:
+        log.warning("No folder to keep the compiled sampler in: it is compiled anew by each process. Set NUMBA_CACHE_DIR.")
+        return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def _first_call_may_take_long(function: Callable[..., Any]) -> Callable[..., Any]:
+    called = False
+
+    def announced(*arguments: Any) -> Any:
+        nonlocal called
+        if called:
+            return function(*arguments)
+        with _announcement():
+            result = function(*arguments)
+        called = True
+        return result
+
+    return announced
+
+
+@contextmanager
+def _announcement() -> Iterator[None]:
+    """Say what takes so long, when it does."""
+    timer = Timer(_PATIENCE, log.warning, ["Compiling the sampler for this CPU: once, and about a minute."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _sources() -> str:

@@ -56,8 +56,8 @@ def is_supported(target: Any, draft: Any, plan: Plan, device: torch.device) -> b
 
 @torch.inference_mode()
 def sample(
-    target: Target,
-    draft: AnchoredDraft,
+    target: Any,
+    draft: Any,
     histories: Sequence[History],
     plan: Plan,
     *,

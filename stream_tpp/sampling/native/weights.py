@@ -144,7 +144,7 @@ def _anchored(draft: AnchoredDraft) -> Anchored:
         outlook_up=_linear(outlook[1]),
         outlook_down=_linear(outlook[3]),
         skip=_linear(draft.skip),
-        head=_head(draft.head),
+        head=_head(draft.head),  # type: ignore[arg-type]
     )
 
 
