@@ -87,6 +87,8 @@ class Forecaster:
         self._rule_plans = [
             replace(self._plan, horizon=rule.horizon, permitted=_permitted(model.types, rule)) for rule in self.rules
         ]
+        # What is compiled at first use is compiled now, and not while events wait.
+        model.sample([History()], now=0.0, max_events=1)
 
     @property
     def version(self) -> str:

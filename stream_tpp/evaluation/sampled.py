@@ -57,6 +57,8 @@ def sample_paths(model: Model, prompts: Sequence[Prompt], horizon: float, paths:
             seed=seed + (first << 20),
             draft_length=sampler.draft_length,
             mode=sampler.mode,
+            # What others are compared with comes from the reference.
+            backend="auto" if sampler.draft_length else "eager",
         )
         parts.append(Paths.of_futures(futures, horizon))
         complete.append(futures.complete.numpy().ravel())

@@ -18,7 +18,7 @@ from stream_tpp.model.next_event import NextEvent
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.sampler import sample
+from stream_tpp.sampling.sampler import Backend, sample
 
 # Keeps the seeds of a call's histories far apart, whatever seed the next call has.
 _NEXT_SEED = 0x9E3779B97F4A7C15
@@ -69,12 +69,14 @@ class Model:
         seed: int = 0,
         draft_length: int = 4,
         mode: str = "joint",
+        backend: Backend = "auto",
     ) -> Futures:
         """`paths` futures of each history, for `horizon` seconds or `max_events` events, whichever ends first.
 
         now (seconds; one for all or one each): nothing has happened between a history's last event and it; None: now is the
         last event. The same (seed, place of a history in `histories`) gives the same futures. draft_length 0 is plain
-        autoregression. Raises StreamTppError where an argument or a time cannot be, SamplingError where there is no law.
+        autoregression. backend: see `stream_tpp.sampling.sampler.sample`. Raises StreamTppError where an argument or a time
+        cannot be, SamplingError where there is no law.
         """
         plan = Plan(paths=paths, horizon=horizon, max_events=max_events, draft_length=draft_length, mode=mode)
         return sample(
@@ -88,6 +90,7 @@ class Model:
             seeds=[seed + place * _NEXT_SEED for place in range(len(histories))],
             now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
             device=self.device,
+            backend=backend,
         )
 
     def next_event(self, histories: Sequence[History], *, now: float | Sequence[float] | None = None) -> NextEvent:

@@ -15,6 +15,7 @@ from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.model import Model
+from stream_tpp.sampling.native import sampler as native
 from stream_tpp.sampling.residual import Draws
 from stream_tpp.sampling.verification import MODES, Verdict, joint
 
@@ -76,6 +77,7 @@ def test_an_inexact_sampler_ends_with_exit_code_1(model: str, log: str, monkeypa
         verdict = joint(p, q, y, k, limits, draws)
         return verdict._replace(y=verdict.y + 0.5)
 
+    monkeypatch.setattr(native, "is_supported", lambda *any: False)
     monkeypatch.setitem(MODES, "joint", wrong)
     result = CliRunner().invoke(command, ["fidelity", model, log, "--json", *QUICK, "--horizon", "20", "--paths", "16"])
     assert result.exit_code == 1

@@ -22,7 +22,7 @@ from stream_tpp.sampling.sampler import Backend, sample
 
 TYPES = 4
 EPOCH = 1.37e9
-_backend: list[Backend] = []
+_backend: list[Backend] = ["auto"]
 
 
 @pytest.fixture(params=["eager", "auto"], autouse=True)
@@ -30,7 +30,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every promise holds for the reference and for the machine code."""
     _backend[:] = [request.param]
     yield
-    _backend.clear()
+    _backend[:] = ["auto"]
 
 
 def build(encoder: str = "thp", seed: int = 0) -> Model:
