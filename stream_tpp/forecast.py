@@ -15,6 +15,7 @@ from stream_tpp.model.model import Model
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.plan import Plan
+from stream_tpp.sampling.prefixes import MOST_BYTES, Prefixes
 from stream_tpp.sampling.sampler import sample
 from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Evidence, Score, pooled
@@ -62,6 +63,9 @@ class Forecaster:
     A forecast is a function of its request alone: history, now and seed. `paths` futures are simulated for the counts, and
     as many with the alarm types suppressed for each rule; more of those, up to `most_paths`, while the interval of a score
     still holds the rule's threshold. `published` of the futures go into the forecast. `stats` adds up what sampling cost.
+
+    What was read of an entity's history is kept in `prefixes` and read on when its next event comes: it changes no bit of a
+    forecast. Between calls it takes `prefix_bytes` at most, the entities asked about last going last.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Forecaster:
         most_paths: int = 256,
         published: int = 0,
         draft_length: int = 2,
+        prefix_bytes: int = MOST_BYTES,
     ) -> None:
         """Raises StreamTppError for a rule that names a type which the model doesn't know."""
         self.model = model
@@ -83,6 +88,7 @@ class Forecaster:
         self.most_paths = most_paths
         self.published = published
         self.stats = Stats()
+        self.prefixes = Prefixes(prefix_bytes)
         self._plan = Plan(paths=paths, horizon=horizon, draft_length=draft_length, max_events=_MOST_EVENTS)
         self._rule_plans = [
             replace(self._plan, horizon=rule.horizon, permitted=_permitted(model.types, rule)) for rule in self.rules
@@ -109,6 +115,12 @@ class Forecaster:
         """One forecast a request. Raises SamplingError where the model gives no law for one of them."""
         if not requests:
             return []
+        try:
+            return self._forecast(requests)
+        finally:
+            self.prefixes.trim()
+
+    def _forecast(self, requests: Sequence[Request]) -> list[Forecast]:
         futures = self._sample(requests, self._plan, salt=0)
         scores = [self._scores(requests, number) for number in range(len(self.rules))]
         assert futures.next is not None
@@ -138,6 +150,8 @@ class Forecaster:
             seeds=[request.seed + salt * _RULE_SEED for request in requests],
             now=[request.now for request in requests],
             device=self.model.device,
+            prefixes=self.prefixes,
+            entities=[request.entity for request in requests],
         )
         self.stats.add(futures.stats)
         return futures

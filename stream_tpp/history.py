@@ -18,12 +18,14 @@ class History:
     """The events of one entity, oldest first.
 
     `times` float64 [n] seconds, nondecreasing; `types` int64 [n], indices into the model's vocabulary; `start` the time
-    (seconds) from which on the entity was observed, None where that is unknown.
+    (seconds) from which on the entity was observed, None where that is unknown. `first` is the place of the first event in
+    the entity's stream, None where that is unknown: where a model reads the latest events alone, it tells where to begin.
     """
 
     times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     types: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     start: float | None = None
+    first: int | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -138,14 +140,17 @@ class Ring:
         """The history that the event at `offset` saw: it and what arrived before it, by time (ties by arrival).
 
         At most `window` events, the latest. Once older ones have slid out, the history starts at the last event before it,
-        which is also how training crops longer sequences.
+        which is also how training crops longer sequences. Events are counted round the ring, so that `first` goes up by one as
+        one slides out, and back to 0 now and then.
         """
         latest = self._latest(offset, self._looked_at + 1)
+        arrived = self._next - int((self._slots["offset"] > offset).sum())
         latest = latest[np.argsort(latest["time"], kind="stable")][-self.window - 1 :]
         start = None
         if len(latest) > self.window:
             start, latest = float(latest[0]["time"]), latest[1:]
-        return History(latest["time"].astype(np.float64), latest["type"].astype(np.int64), start)
+        first = (arrived - len(latest)) % self.size
+        return History(latest["time"].astype(np.float64), latest["type"].astype(np.int64), start, first)
 
     def _arrived(self) -> NDArray[np.void]:
         return np.concatenate([self._slots[self._next :], self._slots[: self._next]])

@@ -40,6 +40,17 @@ def test_a_history_that_slid_starts_at_the_event_before_it() -> None:
     assert history.start == 1.0
 
 
+def test_a_history_counts_the_events_that_slid_out() -> None:
+    ring = ring_of([float(n) for n in range(7)])
+    # Places in the ring of 7 slots: the count goes back to 0 where the ring begins anew.
+    assert [ring.as_of(10 * n).first for n in range(7)] == [0, 0, 0, 0, 1, 2, 3]
+    ring.absorb(Slot(70, 7.0, 0, 0))
+    assert (ring.as_of(60).first, ring.as_of(70).first) == (3, 4)
+    for n in (8, 9, 10):
+        ring.absorb(Slot(10 * n, float(n), 0, 0))
+    assert (ring.as_of(90).first, ring.as_of(100).first) == (6, 0)
+
+
 def test_events_that_came_later_are_not_seen() -> None:
     ring = ring_of([1.0, 2.0, 3.0])
     assert ring.as_of(10).times.tolist() == [1.0, 2.0]
@@ -81,7 +92,7 @@ def test_whatever_is_not_committed_sees_the_history_that_it_saw_first(times: lis
             again, first = ring.as_of(earlier), first_seen[earlier]
             assert again.times.tolist() == first.times.tolist()
             assert again.types.tolist() == first.types.tolist()
-            assert again.start == first.start
+            assert (again.start, again.first) == (first.start, first.first)
 
 
 @given(count=st.integers(0, 30))

@@ -14,6 +14,9 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
 from stream_tpp.model.law import GapScale
 
+# A long history slides past a model in steps of so many events: in between, what was read of it stays as it is.
+_STEP = 10
+
 
 @dataclass(frozen=True)
 class Block:
@@ -66,8 +69,9 @@ def pack(histories: Sequence[History], scale: GapScale, types: int, window: int,
     """Histories as tensors: each one's last `window` events, `types` types, S a multiple of `multiple`.
 
     BOS stands at the start of observation. Where that is unknown, or older events were cut off, it stands at the time of
-    the event before the first one kept (at the first event itself if there is none before). Raises StreamTppError where a
-    history has an event of no type.
+    the event before the first one kept (at the first event itself if there is none before). A history that knows its `first`
+    is cut at a multiple of 10 (of a tenth of the window, for windows under 100): up to 9 events more are left out, and those
+    kept are the same ones until 10 more have come. Raises StreamTppError where a history has an event of no type.
     """
     for row, history in enumerate(histories):
         _require_types(row, history, types)
@@ -100,9 +104,19 @@ def _require_types(row: int, history: History, types: int) -> None:
 def _sequence(history: History, window: int) -> tuple[np.ndarray, np.ndarray]:
     """Times of BOS and the events kept, and the types of those events."""
     times, kinds = history.times, history.types
-    if len(times) > window:
-        return times[-window - 1 :], kinds[-window:]
+    cut = _cut(history, window)
+    if cut:
+        return times[cut - 1 :], kinds[cut:]
     start = history.start
     if start is None:
         start = times[0] if len(times) else 0.0
     return np.concatenate(([start], times)), kinds
+
+
+def _cut(history: History, window: int) -> int:
+    """How many of the oldest events are left out."""
+    cut = max(0, len(history) - window)
+    if history.first is None:
+        return cut
+    step = max(1, min(_STEP, window // 10, len(history) // 10))
+    return cut + -(history.first + cut) % step

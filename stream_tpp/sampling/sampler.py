@@ -14,6 +14,7 @@ from stream_tpp.model.protocols import Draft, Target
 from stream_tpp.sampling import reference
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
+from stream_tpp.sampling.prefixes import Prefixes
 
 Backend = Literal["auto", "eager", "native"]
 CPU = torch.device("cpu")
@@ -32,13 +33,16 @@ def sample(
     now: Sequence[float | None],
     device: torch.device = CPU,
     backend: Backend = "auto",
+    prefixes: Prefixes | None = None,
+    entities: Sequence[str] = (),
 ) -> Futures:
     """Futures of each history, given that nothing happened between its last event and `now` (None: at the last event).
 
     `types` and `window` are the model's number of types and longest history, `device` is where target and draft are; what
     comes back is on the CPU. A path is a function of (history, now, plan, seed, path number): what shares the batch does not
     change it. backend "eager" is the reference in PyTorch; "native", machine code for CPUs, gives the same paths up to float32
-    rounding; "auto" takes that wherever it can.
+    rounding; "auto" takes that wherever it can. What it read of the histories it keeps in `prefixes`, one under each of the
+    names `entities` (as many as histories), and takes from there; the futures are the same bits with and without.
 
     Raises StreamTppError where `now` is before a history's last event or the backend can't sample this, SamplingError where
     the model gives no law.
@@ -47,7 +51,19 @@ def sample(
         from stream_tpp.sampling.native import sampler as native
 
         if native.is_supported(target, draft, plan, device):
-            return native.sample(target, draft, histories, plan, scale=scale, types=types, window=window, seeds=seeds, now=now)
+            return native.sample(
+                target,
+                draft,
+                histories,
+                plan,
+                scale=scale,
+                types=types,
+                window=window,
+                seeds=seeds,
+                now=now,
+                prefixes=prefixes,
+                entities=entities,
+            )
         if backend == "native":
             raise StreamTppError(
                 "The native backend samples on a CPU, in mode joint, from a float32 model with a mixture head and an anchored "

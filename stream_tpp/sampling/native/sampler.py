@@ -25,6 +25,7 @@ from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, 
 from stream_tpp.sampling.native.program import program
 from stream_tpp.sampling.native.weights import Weights, gather_weights
 from stream_tpp.sampling.plan import Plan, elapsed_since, given, observed
+from stream_tpp.sampling.prefixes import Prefix, Prefixes, events_of
 from stream_tpp.sampling.residual import SamplingError
 
 _NO_END = 2**62
@@ -66,6 +67,8 @@ def sample(
     window: int,
     seeds: Sequence[int],
     now: Sequence[float | None],
+    prefixes: Prefixes | None = None,
+    entities: Sequence[str] = (),
 ) -> Futures:
     """See `stream_tpp.sampling.sampler.sample`: the same futures, up to float32 rounding in the networks.
 
@@ -80,23 +83,36 @@ def sample(
     lengths = packed.lengths.tolist()
     permitted = np.zeros(0, np.bool_) if plan.permitted is None else plan.permitted.cpu().numpy()
     code, nothing = program(), _nothing(weights)
+    found = [None] * len(histories) if prefixes is None else [prefixes.by(weights).find(entity) for entity in entities]
 
-    def read(row: int) -> Any:
-        n = lengths[row] - 1
-        return code.read_history(weights, y[row, :n], kinds[row, :n], times[row, :n], nothing, nothing, 0)
+    def read(row: int) -> tuple[Prefix, int]:
+        n, old = lengths[row] - 1, found[row]
+        events = y[row, :n], kinds[row, :n], times[row, :n]
+        bits = events_of(*events)
+        if old is None:
+            return Prefix(bits, *code.read_history(weights, *events, nothing, nothing, 0)), 0
+        known = old.shared(bits)
+        if known == n == len(old):
+            return old, known
+        # Of a longer one all but the state at the last event is there.
+        known = max(0, min(known, n - 1))
+        return Prefix(bits, *code.read_history(weights, *events, old.keys, old.values, known)), known
 
-    prefixes = _in_threads(read, [(row,) for row in range(len(histories))])
+    whole = _in_threads(read, [(row,) for row in range(len(histories))])
+    if prefixes is not None:
+        for entity, (prefix, known) in zip(entities, whole, strict=True):
+            prefixes.keep(entity, prefix, known)
     chunks = -(-torch.get_num_threads() // len(histories))
     slots = -(-_ROWS_AT_ONCE // (plan.draft_length + 1))
 
     def run(row: int, part: NDArray[np.uint64]) -> Any:
-        n, (prefix_keys, prefix_values, hidden) = lengths[row] - 1, prefixes[row]
+        n, prefix = lengths[row] - 1, whole[row][0]
         return code.sample_paths(
             weights,
-            prefix_keys[0],
-            prefix_values[0],
+            prefix.keys[0],
+            prefix.values[0],
             n,
-            hidden,
+            prefix.hidden,
             Last(float(y[row, n]), int(kinds[row, n]), float(times[row, n]), float(times[row, 0])),
             float(elapsed[row]),
             low[row],
