@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,21 +28,18 @@ from stream_tpp.evaluation.known_law import AgainstTruth, against_truth
 from stream_tpp.evaluation.own_law import judge
 from stream_tpp.evaluation.prompts import Prompt, choose_prompts
 from stream_tpp.evaluation.sampled import Sampled, Sampler, next_events, sample_paths, typical_horizon
-from stream_tpp.evaluation.speed import measure_speed
+from stream_tpp.evaluation.speed import Case, measure_speed
+from stream_tpp.evaluation.trained import Dataset, logged, simulated, trained
 from stream_tpp.logs import read_log
-from stream_tpp.model.checkpoint import load, save
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.model import Model
-from stream_tpp.processes import PAPER_WINDOW, Process, paper_process, simulate
-from stream_tpp.training.data import Observed, Split, split_log, split_simulated
-from stream_tpp.training.fit import Recipe, fit
+from stream_tpp.processes import PAPER_WINDOW
 
 RESULTS = Path(__file__).parent / "results" / "paper.json"
 SIMULATED = {"Poisson": "poisson", "Hawkes": "hawkes", "MultiHawkes": "multivariate_hawkes"}
 DATASETS = (*SIMULATED, "Taxi", "Taobao")
 ENCODERS = ("thp", "sahp", "attnhp")
 MODES = ("joint", "sequential", "hierarchical", "block")
-JUDGED_EVENTS = 5_000
 FIRST_EVENTS = 100
 OTHER_SEED = 1 << 62  # samples to be compared need seeds of their own: samplers share their random numbers
 
@@ -63,78 +60,36 @@ class Plan:
     draws: int
     speed_events: int
     speed_repeats: int
-    seed: int = 0
+    seed: int
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """A split to train on, and the law that it was drawn from where that is known."""
-
-    name: str
-    split: Split
-    process: Process | None
-
-    @property
-    def longest(self) -> int:
-        """Events of the longest training sequence: what a target reads whole, so that time since the start is known to it."""
-        return max(len(one.history) for one in self.split.train)
-
-    def prompts(self, count: int, most: int, seed: int) -> list[Prompt]:
-        """Test histories cut at random, of at most `most` events, some quiet for a while."""
-        histories = {str(number): one.history for number, one in enumerate(self.split.test)}
-        return [prompt.first(most) for prompt in choose_prompts(histories, count, seed)]
-
-    def next_event_prompt(self) -> Prompt:
-        """The paper's: the first 100 events of a sequence (all of the longest, where none has as many)."""
-        history = max((one.history for one in self.split.test), key=len)
-        return Prompt(history, float(history.times[-1])).first(FIRST_EVENTS)
+def prompts_of(data: Dataset, count: int, most: int, seed: int) -> list[Prompt]:
+    """Test histories cut at random, of at most `most` events, some quiet for a while."""
+    histories = {str(number): one.history for number, one in enumerate(data.split.test)}
+    return [prompt.first(most) for prompt in choose_prompts(histories, count, seed)]
 
 
-def simulated(name: str, seed: int) -> Dataset:
-    """1,000 sequences of a process of the paper on [0, 100], 80/10/10."""
-    process = paper_process(SIMULATED[name])  # type: ignore[arg-type]
-    return Dataset(name, split_simulated(simulate(process, seed=seed), process.num_types), process)
+def next_event_prompt(data: Dataset) -> Prompt:
+    """The paper's: the first 100 events of a sequence (all of the longest, where none has as many)."""
+    (history,) = data.test_histories(1, FIRST_EVENTS)
+    return Prompt(history, float(history.times[-1]))
 
 
-def logged(name: str, path: Path, seed: int) -> Dataset:
-    """A log, split 80/10/10 by entity."""
-    return Dataset(name, split_log(read_log(path), seed=seed), None)
-
-
-def trained(data: Dataset, encoder: str, plan: Plan, folder: Path) -> Model:
-    """The model of a row, from `folder` where it was trained before."""
-    place = folder / f"{data.name.lower()}-{encoder}-{plan.layers}x-{plan.train_seconds:g}s"
-    if (place / "model.json").is_file():
-        return load(place)
-    target = TargetConfig(
-        len(data.split.types),
+def target_of(encoder: str, layers: int) -> TargetConfig:
+    return TargetConfig(
+        1,  # set by the data
         encoder=encoder,  # type: ignore[arg-type]
-        layers=plan.layers,
+        layers=layers,
         heads=8,
         d_model=64,
         feedforward=32,  # what the paper's 430,657 parameters leave for it
         components=64,
     )
-    # Steps of about a thousand events: a time limit of minutes allows few of them.
-    window, size = (data.longest, 2) if data.process else (128, 16)
-    recipe = Recipe(target, window=window, batch_size=size, time_limit=plan.train_seconds, seed=plan.seed)
-    # Judging takes as long as training does: a part of what is held out tells enough when to stop.
-    split = replace(data.split, validation=_some(data.split.validation), test=_some(data.split.test))
-    fitted = fit(split, recipe)
-    fitted.model.facts = {
-        "test_nll": fitted.test_nll,
-        "train_nll": fitted.train_nll,
-        "baselines": fitted.baselines,
-        "seconds": fitted.seconds,
-        "train_seconds": plan.train_seconds,
-    }
-    save(fitted.model, place)
-    return fitted.model
 
 
 def measured(model: Model, data: Dataset, plan: Plan) -> dict[str, Any]:
     """A row: exactness in every mode, next events, the known law or the likelihoods, cost."""
-    prompts = data.prompts(plan.prompts, plan.prompt_events, plan.seed)
+    prompts = prompts_of(data, plan.prompts, plan.prompt_events, plan.seed)
     horizon = typical_horizon(model, prompts, plan.events, plan.seed)
     autoregressive = sample_paths(model, prompts, horizon, plan.paths, Sampler(0), plan.seed + OTHER_SEED)
     modes, speculative = {}, autoregressive
@@ -147,7 +102,7 @@ def measured(model: Model, data: Dataset, plan: Plan) -> dict[str, Any]:
         "model": model.facts,
         "horizon": horizon,
         "modes": {mode: modes[mode] for mode in MODES},
-        "next_event": asdict(_next_event(model, data.next_event_prompt(), plan)),
+        "next_event": asdict(_next_event(model, next_event_prompt(data), plan)),
     }
     if data.process is None:
         row["likelihood"] = _likelihoods(model, prompts, autoregressive, speculative)
@@ -157,19 +112,9 @@ def measured(model: Model, data: Dataset, plan: Plan) -> dict[str, Any]:
             name: _truth(against_truth(model, data.process, PAPER_WINDOW, sampler, plan.sequences, plan.seed + (place << 60)))
             for place, (name, sampler) in enumerate(samplers.items())
         }
-    history = data.next_event_prompt().history
+    history = next_event_prompt(data).history
     row["speed"] = {
-        str(gamma): asdict(
-            measure_speed(
-                model,
-                [history],
-                paths=1,
-                events=plan.speed_events,
-                draft_length=gamma,
-                mode="joint",
-                repeats=plan.speed_repeats,
-            )
-        )
+        str(gamma): asdict(measure_speed(Case(model, [history], 1, plan.speed_events, "joint"), gamma, plan.speed_repeats))
         for gamma in (plan.draft_length, 4)
     }
     return row
@@ -228,12 +173,6 @@ def _truth(found: AgainstTruth) -> dict[str, Any]:
     }
 
 
-def _some(part: list[Observed]) -> list[Observed]:
-    """The first sequences, of JUDGED_EVENTS events or just more."""
-    sizes = np.cumsum([len(one.history) for one in part])
-    return part[: int(np.searchsorted(sizes, JUDGED_EVENTS)) + 1]
-
-
 def keep(row: dict[str, Any], plan: Plan, results: Path) -> None:
     """Put a row into the results, in the place of an earlier one of its dataset and encoder."""
     document = json.loads(results.read_text()) if results.is_file() else {"rows": []}
@@ -253,9 +192,9 @@ def _datasets(names: tuple[str, ...], logs: dict[str, Path | None], seed: int) -
     for name in names:
         path = logs.get(name)
         if name in SIMULATED:
-            yield simulated(name, seed)
+            yield simulated(name, SIMULATED[name], seed)
         elif path is not None:
-            yield logged(name, path, seed)
+            yield logged(name, read_log(path), seed)
 
 
 @click.command()
@@ -276,6 +215,7 @@ def _datasets(names: tuple[str, ...], logs: dict[str, Path | None], seed: int) -
 @click.option("--draws", type=int, default=10_000, show_default=True, help="Draws of the next event.")
 @click.option("--speed-events", type=int, default=60, show_default=True)
 @click.option("--speed-repeats", type=int, default=3, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="JSON that rows are put into.")
 def main(
     models: Path,
@@ -293,7 +233,7 @@ def main(
     for encoder in encoders:
         for data in _datasets(datasets, {"Taxi": taxi, "Taobao": taobao}, plan.seed):
             began = time.monotonic()
-            model = trained(data, encoder, plan, models)
+            model = trained(data, target_of(encoder, plan.layers), plan.train_seconds, models, plan.seed)
             ready = time.monotonic()
             click.echo(f"{data.name} {encoder}: trained after {ready - began:.0f} s, {model.facts}")
             row = {"dataset": data.name, "encoder": encoder, **measured(model, data, plan)}

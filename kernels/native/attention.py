@@ -33,26 +33,27 @@ def attend(queries, rows, heads, width, slot, seen, prefix_keys, prefix_values, 
     prefix [D, S] and the first seen[r] columns of keys and values [slots, D, C] in slot[r].
 
     Rows of one slot stand together, later ones see more. Queries come scaled. With `null` a logit 0 with value zero joins
-    every softmax. weights: room for [rows, S + C].
+    every softmax. weights: room for [rows, S + C + 32]. Beyond its length the prefix's values are zero.
     """
     depth = width // heads
-    before = -(-prefix_length // PANEL)
     for r in range(rows):
         for d in range(width):
             out[r, d] = _ZERO
     for head in range(heads):
         at = head * depth
-        _logits(queries, ZERO, rows, at, depth, prefix_keys, before, weights, ZERO)
+        # The logits of a row stand side by side: a panel of the prefix may run over its end, and is written over there.
+        _logits(queries, ZERO, rows, at, depth, prefix_keys, -(-prefix_length // PANEL), weights, ZERO)
         first = ZERO
         while first < rows:
             end = _end_of_slot(slot, first, rows)
-            own, column = seen[end - 1], before * PANEL
-            _logits(queries, first, end, at, depth, keys[slot[first]], -(-own // PANEL), weights, column)
+            own = seen[end - 1]
+            _logits(queries, first, end, at, depth, keys[slot[first]], -(-own // PANEL), weights, prefix_length)
             for r in range(first, end):
-                _normalise(weights[r], prefix_length, column, seen[r], null)
-                for s in range(column + _filled(seen[r]), column + _filled(own)):
+                count = prefix_length + seen[r]
+                _normalise(weights[r], count, null)
+                for s in range(_filled(count), prefix_length + _filled(own)):
                     weights[r, s] = _ZERO
-            _gather(weights, first, end, column, _filled(own) // LANES, values[slot[first]], at, depth, out)
+            _gather(weights, first, end, prefix_length, _filled(own) // LANES, values[slot[first]], at, depth, out)
             first = end
         _gather(weights, ZERO, rows, ZERO, _filled(prefix_length) // LANES, prefix_values, at, depth, out)
 
@@ -100,23 +101,17 @@ def _logits(queries, first, end, at, depth, keys, panels, weights, column):
 
 
 @native
-def _normalise(weights, first_count, second, second_count, null):
-    """Softmax, in place, of `first_count` logits from 0 on and `second_count` from `second` on."""
+def _normalise(weights, count, null):
+    """Softmax, in place, of `count` logits; zeros fill the last vector up."""
     top = _ZERO if null else np.float32(-np.inf)
-    if first_count:
-        top = largest(weights, 0, first_count, top)
-    if second_count:
-        top = largest(weights, second, second_count, top)
-    total = exp(-top) if null else _ZERO
-    if first_count:
-        total += exponentiate(weights, 0, first_count, top)
-    if second_count:
-        total += exponentiate(weights, second, second_count, top)
-    scale = _ONE / total
-    if first_count:
-        scale_by(weights, 0, first_count, scale)
-    if second_count:
-        scale_by(weights, second, second_count, scale)
+    total = _ZERO
+    if count:
+        top = largest(weights, 0, count, top)
+        total = exponentiate(weights, 0, count, top)
+    if null:
+        total += exp(-top)
+    if count:
+        scale_by(weights, 0, count, _ONE / total)
 
 
 @native

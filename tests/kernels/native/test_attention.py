@@ -32,7 +32,8 @@ def test_it_is_the_formula_over_what_is_seen(null: bool, width: int, heads: int,
     prefix_keys, prefix_values = rng.normal(size=(2, width, 128)).astype(np.float32)
     keys, values = rng.normal(size=(2, 3, width, 64)).astype(np.float32)
     prefix_keys[:, prefix_length:] = np.inf
-    weights, out = np.full((13, 128 + 64), np.nan, np.float32), np.full((13, width), np.nan, np.float32)
+    prefix_values[:, prefix_length:] = 0.0
+    weights, out = np.full((13, 128 + 64 + 32), np.nan, np.float32), np.full((13, width), np.nan, np.float32)
     attend(queries, 13, heads, width, slot, seen, prefix_keys, prefix_values, prefix_length, keys, values, null, weights, out)
     for row in range(13):
         mine = keys[slot[row], :, : seen[row]], values[slot[row], :, : seen[row]]
