@@ -31,6 +31,7 @@ import paper
 import torch
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.evaluation.trained import simulated, trained
 from stream_tpp.history import History
 from stream_tpp.model.checkpoint import load
 from stream_tpp.model.model import Model
@@ -42,19 +43,7 @@ BATCHES = (1, 64)
 OURS = {"stream-tpp, speculative": None, "stream-tpp, event by event": 0}  # draft lengths; None: Model.sample's own
 SIZE = {"layers": 20, "heads": 8, "d_model": 64, "feedforward": 32}
 OURS_EVENTS, FEWEST, MOST = 100, 2, 100
-RECIPE = paper.Plan(
-    layers=SIZE["layers"],
-    train_seconds=60.0,
-    draft_length=8,
-    prompts=0,
-    prompt_events=0,
-    paths=0,
-    events=0,
-    sequences=0,
-    draws=0,
-    speed_events=0,
-    speed_repeats=0,
-)
+TRAIN_SECONDS, SEED = 60.0, 0
 
 
 @dataclass(frozen=True)
@@ -193,7 +182,7 @@ def _affordable(run: Run, batch: int, seconds: float) -> int:
 
 def _histories(types: int) -> list[History]:
     """The first HISTORY events of simulated test sequences that have as many."""
-    data = paper.simulated(DATASET, RECIPE.seed)
+    data = simulated(DATASET, paper.SIMULATED[DATASET], SEED)
     if len(data.split.types) != types:
         raise StreamTppError(
             f"The model knows {types} types, {DATASET} has {len(data.split.types)}: give a model of that process."
@@ -227,8 +216,10 @@ def main(cache: Path, folder: Path | None, repeats: int, seconds: float, threads
     cache = cache.expanduser().resolve()
     cache.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(threads)
-    data = paper.simulated(DATASET, RECIPE.seed)
-    model = load(folder) if folder else paper.trained(data, "thp", RECIPE, cache / "models")
+    data = simulated(DATASET, paper.SIMULATED[DATASET], SEED)
+    model = (
+        load(folder) if folder else trained(data, paper.target_of("thp", SIZE["layers"]), TRAIN_SECONDS, cache / "models", SEED)
+    )
     histories = _histories(len(model.types))
     shared = cache / "histories.json"
     shared.write_text(

@@ -85,10 +85,7 @@ def sampler(
     if threads is not None:
         torch.set_num_threads(threads)
     seconds = train_seconds or (150.0 if full else 60.0)
-    if model is not None:
-        named = iter([_own(model, log)])
-    else:
-        named = _trained(log, encoders, full, layers, seconds, models)
+    named = iter([_own(model, log)]) if model is not None else _trained(log, encoders, full, layers, seconds, models)
     count = 1 if model is not None else len(encoders) * (len(PROCESSES) + 1 + (full and log.path != "flights"))
     rows: list[dict[str, Any]] = []
     with progress("Training and measuring", count * len(SHAPES)) as done:
