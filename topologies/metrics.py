@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.sampling.futures import Stats
+from stream_tpp.sampling.prefixes import Prefixes
 from stream_tpp.topologies.health import Health, Partition
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,6 +41,13 @@ SAMPLED = (
     ("drafted", "Drafted events that were put to the target model."),
     ("accepted", "Drafted events that stood: accepted / drafted is the acceptance rate."),
     ("events", "Simulated events: events / row_passes is what a pass of the target model yields."),
+)
+
+# What it kept of histories from one call to the next: fields of its Prefixes.
+KEPT = (
+    ("hits", "Histories of which at least the beginning was known to the target model from before."),
+    ("misses", "Histories that it read from their first event on."),
+    ("evictions", "Histories of which it let go what it had read, for want of room."),
 )
 
 
@@ -101,6 +109,11 @@ def _sampled(forecaster: Forecaster) -> Iterator[Metric]:
     if isinstance(stats, Stats):
         for name, help in SAMPLED:
             yield Metric(f"stream_tpp_sampler_{name}_total", "counter", help, {(): float(getattr(stats, name))})
+    prefixes = getattr(forecaster, "prefixes", None)
+    if isinstance(prefixes, Prefixes):
+        for name, help in KEPT:
+            yield Metric(f"stream_tpp_prefix_{name}_total", "counter", help, {(): float(getattr(prefixes, name))})
+        yield _gauge("prefix_bytes", "What is kept of histories that were read takes so much memory.", float(prefixes.nbytes))
 
 
 def _behind(health: Health, partitions: Iterable[Partition]) -> Iterator[Metric]:

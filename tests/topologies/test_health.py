@@ -13,11 +13,13 @@ from typing import Any
 
 import aiohttp
 import faust
+import numpy as np
 import orjson
 import pytest
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.sampling.futures import Stats
+from stream_tpp.sampling.prefixes import Prefix, Prefixes
 from stream_tpp.topologies import early_warning
 from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
@@ -228,3 +230,16 @@ def test_what_sampling_cost_is_counted_where_the_engine_adds_it_up(settings: Set
     assert "stream_tpp_sampler_drafted_total 30.0\n" in text
     assert "stream_tpp_sampler_accepted_total 24.0\n" in text
     assert "stream_tpp_sampler_row_passes_total 8.0\n" in text
+
+
+def test_what_is_kept_of_histories_is_counted_and_weighed() -> None:
+    engine = Engine()
+    engine.prefixes = prefixes = Prefixes()  # type: ignore[attr-defined]
+    cache = np.zeros((1, 2, 8, 32), np.float32)
+    for known in (0, 2, 3):
+        prefixes.keep("one", Prefix(np.zeros((4, 3), np.int64), cache, cache, np.zeros(8, np.float32)), known)
+    text = render(_sampled(engine))
+    assert "stream_tpp_prefix_hits_total 2.0\n" in text
+    assert "stream_tpp_prefix_misses_total 1.0\n" in text
+    assert "stream_tpp_prefix_evictions_total 0.0\n" in text
+    assert f"stream_tpp_prefix_bytes {float(2 * cache.nbytes + 4 * 24 + 32)!r}\n" in text
