@@ -125,6 +125,7 @@ def _forecaster(model: Model, settings: Settings, rules: Sequence[Rule], publish
         paths=forecasts.paths,
         published=published,
         draft_length=forecasts.draft_length,
+        prefix_bytes=settings.sampler.prefix_mib << 20,
     )
 
 

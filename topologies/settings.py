@@ -90,6 +90,8 @@ class Sampler(Section):
 
     `threads` is how many cores a model on the CPU may use at once. Its products are small: a second thread gains little on
     an idle machine, and on a busy one waits, spinning, for the first (measured: 20 times slower, and worse).
+
+    What the model read of histories is kept for their next events, in `prefix_mib` of memory (2**20 bytes); 0 keeps nothing.
     """
 
     max_batch: int = field(default=16, metadata={"least": 1})
@@ -97,6 +99,7 @@ class Sampler(Section):
     max_in_flight: int = field(default=2048, metadata={"least": 1})
     conflate: bool = True
     threads: int = field(default=1, metadata={"least": 1})
+    prefix_mib: int = field(default=256, metadata={"least": 0})
 
 
 @dataclass(frozen=True)

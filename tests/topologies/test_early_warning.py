@@ -13,7 +13,7 @@ from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.topologies import early_warning, simulate
-from stream_tpp.topologies.settings import Forecasts, Settings, Topics
+from stream_tpp.topologies.settings import Forecasts, Sampler, Settings, Topics
 from stream_tpp.warning.rule import Rule
 
 
@@ -25,6 +25,7 @@ def settings(tmp_path: Path) -> Settings:
     save(Model.fresh(config, ("late", "cancelled"), GapScale(4.0, 0.5, 1e-3), window=16), tmp_path)
     return Settings(
         forecasts=Forecasts(model=str(tmp_path), horizon=600.0, paths=5, futures=2),
+        sampler=Sampler(prefix_mib=3),
         topics=Topics(events="flights", alerts="calls", partitions=3),
         rules=(Rule({"cancelled"}, 600, 0.2),),
     )
@@ -68,6 +69,7 @@ def test_the_forecaster_is_made_as_the_settings_say(settings: Settings) -> None:
     forecaster = early_warning.create(settings)[1].forecaster
     assert (forecaster.horizon, forecaster.paths, forecaster.types) == (600.0, 5, ("late", "cancelled"))
     assert forecaster.published == 2  # type: ignore[attr-defined]
+    assert forecaster.prefixes.most_bytes == 3 * 2**20  # type: ignore[attr-defined]
 
 
 def test_simulate_publishes_all_futures_and_warns_of_nothing(settings: Settings) -> None:
