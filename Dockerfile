@@ -13,8 +13,11 @@ COPY stream_tpp stream_tpp
 # The extra brings the flights that the replay publishes.
 RUN pip install --no-cache-dir ".[demo,parquet]"
 
-RUN useradd --uid 10001 --create-home tpp && install -d -o tpp -g tpp /data
+RUN useradd --uid 10001 --create-home tpp && install -d -o tpp -g tpp /data /var/cache/stream-tpp
 USER tpp
+# The sampler is compiled for the CPU of the build; another kind of CPU compiles its own, once, and keeps it here.
+ENV NUMBA_CACHE_DIR=/var/cache/stream-tpp
+RUN python -m stream_tpp.sampling.native
 WORKDIR /home/tpp
 VOLUME /data
 ENV PYTHONUNBUFFERED=1 MPLBACKEND=Agg

@@ -22,6 +22,7 @@ test: lint types imports test-fast ## every check and every test
 	$(BIN)/python -m pytest -m slow
 
 test-fast: $(VENV)/.test ## the tests that take seconds and need no broker
+	$(BIN)/python -m stream_tpp.sampling.native
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
 lint: $(VENV)/.test ## ruff: faults and format

@@ -17,7 +17,6 @@ from stream_tpp.history import History
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.native import sampler as native
-from stream_tpp.sampling.plan import Plan
 
 DRAFT_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 16)
 
@@ -67,8 +66,7 @@ class Case:
     @property
     def backend(self) -> str:
         """What `auto` comes to."""
-        plan = Plan(paths=1, max_events=1, mode=self.mode)
-        here = native.is_supported(self.model.target, self.model.draft, plan, self.model.device)
+        here = native.is_supported(self.model.target, self.model.draft, self.model.device)
         return "native" if here else "eager"
 
     def best_draft_length(self, lengths: Sequence[int] = DRAFT_LENGTHS, rounds: int = 3) -> int:

@@ -50,7 +50,7 @@ def sample(
     if backend != "eager":
         from stream_tpp.sampling.native import sampler as native
 
-        if native.is_supported(target, draft, plan, device):
+        if native.is_supported(target, draft, device):
             return native.sample(
                 target,
                 draft,
@@ -66,7 +66,7 @@ def sample(
             )
         if backend == "native":
             raise StreamTppError(
-                "The native backend samples on a CPU, in mode joint, from a float32 model with a mixture head and an anchored "
+                "The native backend samples on a CPU, from a float32 model with a mixture head and an anchored "
                 "draft: use the eager backend for this one."
             )
     return reference.sample(

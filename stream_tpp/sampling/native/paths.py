@@ -34,6 +34,7 @@ def sample_paths(
     log_std,
     keys,
     permitted,
+    mode,
     gamma,
     reanchor_after,
     horizon,
@@ -166,7 +167,7 @@ def sample_paths(
                 set_law(p, s, i, work.mixture[row + i], work.types[row + i], permitted)
             above = low if number[s] == 0 else np.nan
             accepted, new, new_kind = verify(
-                p, q, s, y[s, 1:], kind[s, 1:], limit[s], above, keys[path[s]], number[s], work.scratch
+                mode, p, q, s, y[s, 1:], kind[s, 1:], limit[s], above, keys[path[s]], number[s], work.scratch
             )
             if accepted < 0:
                 figures[FAILED] = 1

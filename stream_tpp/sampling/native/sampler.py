@@ -23,6 +23,7 @@ from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, PASSES, ROW_PASSES
 from stream_tpp.sampling.native.program import program
+from stream_tpp.sampling.native.verification import MODES
 from stream_tpp.sampling.native.weights import Weights, gather_weights
 from stream_tpp.sampling.plan import Plan, elapsed_since, given, observed
 from stream_tpp.sampling.prefixes import Prefix, Prefixes, events_of
@@ -42,11 +43,10 @@ class Last(NamedTuple):
     origin: float
 
 
-def is_supported(target: Any, draft: Any, plan: Plan, device: torch.device) -> bool:
+def is_supported(target: Any, draft: Any, device: torch.device) -> bool:
     """Whether the machine code can sample this: see the package's docstring."""
     return (
         device.type == "cpu"
-        and plan.mode == "joint"
         and isinstance(target, Target)
         and isinstance(target.head, MixtureHead)
         and type(draft) is AnchoredDraft
@@ -120,6 +120,7 @@ def sample(
             scale.log_std,
             part,
             permitted,
+            MODES[plan.mode],
             plan.draft_length,
             plan.reanchor_after,
             float("inf") if plan.horizon is None else float(plan.horizon),
