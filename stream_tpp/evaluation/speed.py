@@ -70,7 +70,7 @@ class Case:
         return "native" if here else "eager"
 
     def best_draft_length(self, lengths: Sequence[int] = DRAFT_LENGTHS, rounds: int = 3) -> int:
-        """The fastest of some draft lengths, 0 (autoregression) among them, each run once in a round over a part of the events."""
+        """The fastest of some draft lengths, 0 (autoregression) among them; each is run in turn over a part of the events."""
         part = replace(self, events=max(10, self.events // 4))
         rates: dict[int, list[float]] = {gamma: [] for gamma in lengths}
         for number in range(rounds):
