@@ -11,7 +11,7 @@ import click
 
 from stream_tpp.cli import bench_stream
 from stream_tpp.cli.log_option import Log, log_argument
-from stream_tpp.cli.number import THREADS
+from stream_tpp.cli.number import DRAFT_LENGTH, THREADS
 from stream_tpp.cli.output import json_option, progress, show
 from stream_tpp.errors import StreamTppError
 
@@ -49,9 +49,7 @@ command.add_command(bench_stream.command)
 @click.option("--full", is_flag=True, help="Flights beside LOG, and models trained for 150 s instead of 60.")
 @click.option("--layers", type=click.IntRange(1), default=20, show_default=True, help="Of the targets that are trained.")
 @click.option("--train-seconds", type=click.FloatRange(min=1), help="For target and draft of each model.  [default: 60]")
-@click.option(
-    "--draft-length", type=click.IntRange(0, 64), help="The same in every row.  [default: the fastest of a sweep, row by row]"
-)
+@click.option("--draft-length", type=DRAFT_LENGTH, help="The same in every row.  [default: the fastest of a sweep, row by row]")
 @click.option("--mode", type=click.Choice(_MODES), default="joint", help="How drafted events are verified.")
 @click.option("--events", type=click.IntRange(1), help="Events of each path.  [default: 100; 20 for 16 x 64 paths]")
 @click.option("--repeats", type=click.IntRange(1), default=5, help="All samplers run in turn so many times; medians count.")

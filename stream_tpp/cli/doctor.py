@@ -34,7 +34,7 @@ _MEANS = {
 @click.command(epilog="Example: stream-tpp doctor models/mine events.csv --draft-length 8")
 @click.argument("model", type=click.Path(path_type=Path))
 @log_argument()
-@click.option("--draft-length", type=click.IntRange(1), help="Examine this one  [default: find the best]")
+@click.option("--draft-length", type=click.IntRange(1, 64), help="Examine this one  [default: find the best]")
 @click.option("--paths", type=click.IntRange(1), default=1, help="Futures of a history that are sampled at once.")
 @click.option("--histories", type=click.IntRange(1), default=12, help="Histories of the log to sample from, one at a time.")
 @click.option("--threads", type=THREADS, help="CPU threads.")

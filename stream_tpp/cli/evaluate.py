@@ -37,7 +37,7 @@ def command() -> None:
 @click.option("--horizon", type=Finite(0, min_open=True), metavar="SECONDS", help="[default: about 20 events]")
 @click.option("--seed", type=SEED, default=0, help="Of histories, futures and permutations.")
 @click.option("--mode", "modes", type=click.Choice(_MODES), multiple=True, default=["joint"], help="May be given again.")
-@click.option("--draft-length", type=click.IntRange(1), default=4, help="Events drafted for each pass of the target.")
+@click.option("--draft-length", type=click.IntRange(1, 64), default=4, help="Events drafted for each pass of the target.")
 @click.option("--level", type=Finite(0, 1, min_open=True), default=0.01, help="Chance to reject an exact sampler.")
 @click.option("--draws", type=click.IntRange(2), default=10_000, help="Draws of the next event for its Wasserstein distance.")
 @click.option("--process", type=click.Choice(_PROCESSES), help="The log was simulated from this: compare with it, too.")

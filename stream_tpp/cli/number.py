@@ -8,6 +8,7 @@ import click
 
 SEED = click.IntRange(0, 2**63 - 1)
 THREADS = click.IntRange(1, 256)
+DRAFT_LENGTH = click.IntRange(0, 64)
 
 
 class Finite(click.FloatRange):
@@ -18,3 +19,18 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", parameter, ctx)
         return number
+
+
+class DraftLength(click.ParamType):
+    """A number of events, or the name of a policy that chooses it."""
+
+    name = "N|POLICY"
+    policies = ("acceptance", "throughput", "utilisation")
+
+    def convert(self, value: object, parameter: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value in self.policies:
+            return str(value)
+        try:
+            return int(DRAFT_LENGTH.convert(value, parameter, ctx))
+        except click.BadParameter:
+            self.fail(f"{value!r} is no number from 0 to 64, nor one of {', '.join(self.policies)}.", parameter, ctx)

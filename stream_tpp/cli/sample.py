@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream_tpp.cli.log_option import Log, log_argument
-from stream_tpp.cli.number import Finite
+from stream_tpp.cli.number import DraftLength, Finite
 from stream_tpp.cli.output import json_option, progress, show
 from stream_tpp.errors import StreamTppError
 
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 _BATCH = 16
 _MODES = ("joint", "sequential", "hierarchical", "block")
+_DRAFT_LENGTH = (
+    "Events drafted for each pass of the target: 0 (none) to 64, or a policy that chooses it for each batch (acceptance, "
+    "throughput, utilisation). A policy's choice depends on what ran before, so the same seed may give other futures of the "
+    "same law."
+)
 
 
 @click.command(epilog="Example: stream-tpp sample models/mine events.csv --horizon 3600 --paths 64 --seed 1 --json")
@@ -34,7 +41,7 @@ _MODES = ("joint", "sequential", "hierarchical", "block")
 @click.option("--max-events", type=click.IntRange(1), default=1000, help="A path ends after so many events.")
 @click.option("--sampler", type=click.Choice(["speculative", "autoregressive"]), default="speculative")
 @click.option("--mode", type=click.Choice(_MODES), default="joint", help="How drafted events are verified.")
-@click.option("--draft-length", type=click.IntRange(1), default=4, help="Events drafted for each pass of the target.")
+@click.option("--draft-length", type=DraftLength(), default=4, help=_DRAFT_LENGTH)
 @json_option
 def command(
     model: Path,
@@ -47,12 +54,13 @@ def command(
     max_events: int,
     sampler: str,
     mode: str,
-    draft_length: int,
+    draft_length: int | str,
     as_json: bool,
 ) -> None:
     """Simulate what may happen next to the entities of LOG, by MODEL (a folder that `stream-tpp fit` wrote)."""
     from stream_tpp.logs.histories import gather_histories
     from stream_tpp.model.checkpoint import load
+    from stream_tpp.sampling.draft_length import policy, sample_by
     from stream_tpp.sampling.futures import Stats
     from stream_tpp.sampling.plan import Plan
 
@@ -63,16 +71,28 @@ def command(
         click.echo(f"{unknown} events of types that the model doesn't know were left out.", err=True)
     chosen = _choose(histories, entities, log.path)
     drafted = draft_length if sampler == "speculative" else 0
-    plan = Plan(paths=paths, horizon=horizon, max_events=max_events, draft_length=drafted, mode=mode)
+    by = policy(drafted, loaded.device) if isinstance(drafted, str) else drafted
+    plan = Plan(paths=paths, horizon=horizon, max_events=max_events, mode=mode)
     stats, rows = Stats(), []
+    lengths: Counter[int] = Counter()
+
+    def run(batch: dict[str, History], plan: Plan) -> Futures:
+        lengths[plan.draft_length] += 1
+        return _sample(loaded, batch, plan, seed, at)
+
     with progress("Sampling", len(chosen)) as done:
         for first in range(0, len(chosen), _BATCH):
             batch = dict(chosen[first : first + _BATCH])
-            futures = _sample(loaded, batch, plan, seed, at)
+            futures = sample_by(by, plan, len(batch) * paths, loaded.device, partial(run, batch))
             stats.add(futures.stats)
             rows += _rows(loaded, batch, futures, at)
             done(len(rows))
-    cost = {"target_passes": stats.target_passes, "events": stats.events, "acceptance": stats.acceptance}
+    cost = {
+        "target_passes": stats.target_passes,
+        "events": stats.events,
+        "acceptance": stats.acceptance,
+        "batches_by_draft_length": {str(length): lengths[length] for length in sorted(lengths)},
+    }
     show({"entities": rows, "stats": cost}, _text(rows, stats, horizon), as_json)
 
 

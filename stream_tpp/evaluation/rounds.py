@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stream_tpp.evaluation.prompts import Prompt
+from stream_tpp.sampling.draft_length import LONGEST, chance_to_stand, events_a_round
 from stream_tpp.sampling.futures import Stats
 
 if TYPE_CHECKING:
     from stream_tpp.model.model import Model
 
 LENGTHS = (0, 1, 2, 4, 8)
-LONGEST = 16
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Rounds:
     def acceptance(self) -> float:
         """The chance a that a drafted event stands where those before it do: the mean accepted is a + a^2 + .. + a^gamma."""
         gamma = 4 if 4 in self.runs else max(self.runs)
-        return _chance(self.runs[gamma].stats.acceptance * gamma, gamma)
+        return chance_to_stand(self.runs[gamma].stats.acceptance * gamma, gamma)
 
     def speedup(self, gamma: int) -> float:
         """Events per second over those of autoregression, the median over the histories."""
@@ -73,7 +73,7 @@ class Rounds:
         """The same by the line and by (1 - a^(gamma + 1)) / (1 - a) events a round, for lengths that were not run."""
         if gamma == 0:
             return 1.0
-        return _yield(self.acceptance, gamma) / (self.pass_cost + gamma * self.draft_cost)
+        return events_a_round(self.acceptance, gamma) / (self.pass_cost + gamma * self.draft_cost)
 
     @property
     def best(self) -> int:
@@ -122,17 +122,3 @@ def _together(found: list[tuple[float, Stats]]) -> Runs:
         tuple(stats.events / seconds for seconds, stats in found),
         total,
     )
-
-
-def _yield(a: float, gamma: int) -> float:
-    """1 + a + .. + a^gamma."""
-    return float(sum(a**place for place in range(gamma + 1)))
-
-
-def _chance(accepted: float, gamma: int) -> float:
-    """The a whose a + .. + a^gamma is `accepted`, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _yield(middle, gamma) - 1 < accepted else (low, middle)
-    return (low + high) / 2

@@ -16,6 +16,7 @@ from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.model.target import Target
+from stream_tpp.sampling.draft_length import DraftLength, sample_by
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.sampler import Backend, sample
@@ -67,7 +68,7 @@ class Model:
         max_events: int | None = None,
         paths: int = 1,
         seed: int = 0,
-        draft_length: int = 4,
+        draft_length: int | DraftLength = 4,
         mode: str = "joint",
         backend: Backend = "auto",
     ) -> Futures:
@@ -75,23 +76,28 @@ class Model:
 
         now (seconds; one for all or one each): nothing has happened between a history's last event and it; None: now is the
         last event. The same (seed, place of a history in `histories`) gives the same futures. draft_length 0 is plain
-        autoregression. backend: see `stream_tpp.sampling.sampler.sample`. Raises StreamTppError where an argument or a time
+        autoregression; a policy (`stream_tpp.sampling.draft_length`) chooses for the call, and the futures are then the same for
+        the same choice. backend: see `stream_tpp.sampling.sampler.sample`. Raises StreamTppError where an argument or a time
         cannot be, SamplingError where there is no law.
         """
-        plan = Plan(paths=paths, horizon=horizon, max_events=max_events, draft_length=draft_length, mode=mode)
-        return sample(
-            self.target,
-            self.draft,
-            histories,
-            plan,
-            scale=self.scale,
-            types=len(self.types),
-            window=self.window,
-            seeds=[seed + place * _NEXT_SEED for place in range(len(histories))],
-            now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
-            device=self.device,
-            backend=backend,
-        )
+
+        def run(plan: Plan) -> Futures:
+            return sample(
+                self.target,
+                self.draft,
+                histories,
+                plan,
+                scale=self.scale,
+                types=len(self.types),
+                window=self.window,
+                seeds=[seed + place * _NEXT_SEED for place in range(len(histories))],
+                now=list(now) if isinstance(now, Sequence) else [now] * len(histories),
+                device=self.device,
+                backend=backend,
+            )
+
+        plan = Plan(paths=paths, horizon=horizon, max_events=max_events, mode=mode)
+        return sample_by(draft_length, plan, len(histories) * paths, self.device, run)
 
     def next_event(self, histories: Sequence[History], *, now: float | Sequence[float] | None = None) -> NextEvent:
         """Intensity, survival, quantiles and mean of the time to each history's next event, in seconds from now.

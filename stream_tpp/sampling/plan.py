@@ -16,6 +16,9 @@ from stream_tpp.sampling.verification import MODES
 
 L = TypeVar("L", bound=Law)
 
+MOST_DRAFTED = 64
+"""Drafted events all take memory and time, and hardly any stand so far out."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,8 +48,8 @@ class Plan:
             raise StreamTppError(f"max_events is {self.max_events}: give a number of 1 or more.")
         if self.paths < 1:
             raise StreamTppError(f"The number of paths is {self.paths}: give a number of 1 or more.")
-        if self.draft_length < 0:
-            raise StreamTppError(f"The draft length is {self.draft_length}: give 0 (autoregression) or more.")
+        if not 0 <= self.draft_length <= MOST_DRAFTED:
+            raise StreamTppError(f"The draft length is {self.draft_length}: give 0 (autoregression) to {MOST_DRAFTED}.")
         if self.mode not in MODES:
             raise StreamTppError(f"The mode is {self.mode!r}: choose one of {', '.join(MODES)}.")
         if self.permitted is not None and not bool(self.permitted.any()):

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from stream_tpp.cli.main import cli
-from stream_tpp.cli.number import SEED, THREADS, Finite
+from stream_tpp.cli.number import SEED, THREADS, DraftLength, Finite
+from stream_tpp.sampling.draft_length import POLICIES
+from stream_tpp.sampling.plan import MOST_DRAFTED
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "NaN"])
@@ -28,6 +30,17 @@ def test_seeds_and_threads_have_ends(kind: click.IntRange, text: str) -> None:
         kind.convert(text, None, None)
 
 
+@pytest.mark.parametrize("given", [0, MOST_DRAFTED, *POLICIES])
+def test_a_draft_length_is_a_number_or_a_policy_that_there_is(given: int | str) -> None:
+    assert DraftLength().convert(str(given), None, None) == given
+
+
+@pytest.mark.parametrize("text", ["-1", str(MOST_DRAFTED + 1), "fixed", "4.5"])
+def test_any_other_draft_length_is_refused_with_those_there_are(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="0 to 64, nor one of acceptance, throughput, utilisation"):
+        DraftLength().convert(text, None, None)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -35,6 +48,8 @@ def test_seeds_and_threads_have_ends(kind: click.IntRange, text: str) -> None:
         ["fit", "LOG", "--out", "m", "--dropout", "nan"],
         ["fit", "LOG", "--out", "m", "--seed", "-1"],
         ["sample", "m", "LOG", "--horizon", "nan"],
+        ["sample", "m", "LOG", "--horizon", "5", "--draft-length", "65"],
+        ["sample", "m", "LOG", "--horizon", "5", "--draft-length", "fastest"],
         ["evaluate", "fidelity", "m", "LOG", "--level", "nan"],
         ["evaluate", "fidelity", "m", "LOG", "--seed", "-3"],
         ["doctor", "m", "LOG", "--seed", "-7"],
