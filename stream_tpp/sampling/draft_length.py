@@ -23,7 +23,7 @@ LONGEST = 16
 """What policies choose from ends here: beyond it a pass yields hardly more, and what is drafted in vain costs."""
 FIRST = 4
 FADING, LEAST_CALLS = 0.95, 1.0
-LOOK = 20
+LOOK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ class _Measured:
         best = max(rates, key=rates.__getitem__)
         if self.seen % LOOK:
             return best
-        # Now and then 0 and the second best in turn: one may have become the best, or was measured at a bad time.
-        if best and self.seen % (2 * LOOK) and 2 * rates[0] > rates[best]:
+        # Now and then the second best, or 0: it may have become the best, or was measured at a bad time.
+        if best and self.seen % (4 * LOOK) == 0 and 2 * rates[0] > rates[best]:
             return 0
         return max(rates.keys() - {best}, key=rates.__getitem__)
 
