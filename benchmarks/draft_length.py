@@ -5,6 +5,8 @@
 Models of 20 layers are trained once and kept in FOLDER, as `stream-tpp bench sampler` does; the flights model of 3 layers ships
 with the package. Time is that of the thread, which other processes do not lengthen; what the policy itself costs is in it. The
 best fixed length is found in every other repeat, and its speed taken from the rest: a best of many noisy figures flatters.
+`choices_over_best` is the speed that the sweep itself measured at the lengths which the policy chose, over that of the best: the
+same seconds on both sides, so a machine that was busy during the policy's few runs does not count.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from stream_tpp.model.checkpoint import load
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.model import Model
 from stream_tpp.pretrained import FLIGHTS
-from stream_tpp.sampling.draft_length import Acceptance, DraftLength, Throughput
+from stream_tpp.sampling.draft_length import LONGEST, Acceptance, DraftLength, Throughput
 
 # Histories, paths of each, events of a path.
 SHAPES = ((1, 1, 100), (1, 64, 20), (16, 16, 10))
-LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16)
+LENGTHS = range(LONGEST + 1)
 HISTORY_EVENTS = 100
 
 
@@ -83,6 +85,7 @@ def compared(model: Model, histories: list[History], paths: int, events: int, se
             timed.run(model, histories, paths, events, settle + number)
     looked, judged = slice(0, None, 2), slice(1, None, 2)
     best = max(LENGTHS, key=lambda gamma: fixed[gamma].rate(looked))
+    chosen = sum(times / fixed[gamma].rate(judged) for gamma, times in by.chosen.items()) / by.chosen.total()
     return {
         "histories": len(histories),
         "paths": paths,
@@ -93,6 +96,7 @@ def compared(model: Model, histories: list[History], paths: int, events: int, se
         "throughput_events_per_cpu_s": round(policy.rate(judged)),
         "throughput_over_best": round(policy.rate(judged) / fixed[best].rate(judged), 3),
         "throughput_over_best_wall": round(policy.rate(judged, 2) / fixed[best].rate(judged, 2), 3),
+        "choices_over_best": round(1 / chosen / fixed[best].rate(judged), 3),
         "first_calls_over_best": round(early / fixed[best].rate(), 3),
         "acceptance_over_best": round(acceptance.rate(judged) / fixed[best].rate(judged), 3),
         "chosen": {str(gamma): times for gamma, times in sorted(by.chosen.items())},
@@ -128,7 +132,7 @@ def main(folder: Path, logs: tuple[str, ...], train_seconds: float, settle: int,
             click.echo(json.dumps(rows[-1]))
             if out:
                 machine = f"{platform.machine()} CPU, {os.cpu_count()} cores, 1 thread used"
-                command = f"python benchmarks/draft_length.py --settle {settle} --repeats {repeats}"
+                command = f"python benchmarks/draft_length.py --models FOLDER --settle {settle} --repeats {repeats}"
                 out.write_text(json.dumps({"machine": machine, "command": command, "rows": rows}, indent=2) + "\n")
 
 
