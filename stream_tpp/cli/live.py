@@ -255,7 +255,7 @@ class View:
 
 
 class Screen:
-    """Shows a view while it runs: a terminal is kept up to date, elsewhere a line is written every few seconds.
+    """Shows a view while it runs: a terminal is kept up to date, elsewhere a line is written now and then and with each stage.
 
     All is drawn by `tick`, in the caller's thread: the view changes under nobody's eyes.
     """
@@ -265,6 +265,7 @@ class Screen:
         self.console = console
         self._live = Live(get_renderable=self._render, console=console, auto_refresh=False) if console.is_terminal else None
         self._due = 0.0
+        self._stage = view.stage
 
     def running(self) -> AbstractContextManager[object]:
         """While the block runs, the view is shown."""
@@ -273,8 +274,9 @@ class Screen:
     def tick(self) -> None:
         """Call often: draws when it is time."""
         now = time.monotonic()
-        if now < self._due:
+        if now < self._due and self.view.stage == self._stage:
             return
+        self._stage = self.view.stage
         if self._live is None:
             self._due = now + PLAIN_EVERY
             self.console.print(self.view.line(), highlight=False, soft_wrap=True)
