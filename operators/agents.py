@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from faust.exceptions import PartitionsMismatch
 from faust.tables.table import Table
 from faust.types import TP, EventT, StreamT, TopicT
-from faust.types.tuples import FutureMessage, Message
+from faust.types.tuples import Message
 from mode.types.signals import BaseSignalT
 
 from stream_tpp.errors import StreamTppError
@@ -34,6 +34,7 @@ from stream_tpp.operators.forecasting import Forecasting, Question
 from stream_tpp.operators.histories import NotCommitted
 from stream_tpp.operators.line import Ask
 from stream_tpp.operators.outbox import Outbox, Parcel
+from stream_tpp.operators.post import Arrived, Fate, Letter, Post
 from stream_tpp.operators.records import Channel, Output, Record, Source
 from stream_tpp.operators.sampler import Sampler
 
@@ -50,10 +51,10 @@ class StoreFailed(StreamTppError):
 
 
 class ChangelogTable(Table[bytes, bytes]):
-    """A table that tells which of its writes are still on their way to the changelog.
+    """A table whose writes are sent to the changelog by who made them, see `take_writes`.
 
-    Faust commits the source's offset after a flush that gives up on a slow broker; who acknowledges a record only when
-    its writes have arrived can't lose one.
+    Faust would send each at once, and commit the source's offset after a flush that gives up on a slow broker; who
+    acknowledges a record only when its writes have arrived can't lose one.
 
     And no older value ever takes the place of a newer one, whatever their order in the changelog: a worker that was cut off
     and thrown out of its group still sends what it had written, long after its successor wrote more. `mark` gives a value's
@@ -63,7 +64,7 @@ class ChangelogTable(Table[bytes, bytes]):
     def __init__(self, *args: Any, mark: Callable[[bytes], int], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.mark = mark
-        self._under_way: list[FutureMessage] = []
+        self._to_send: list[Letter] = []
         self._failed: StoreFailed | None = None
 
     def __getitem__(self, key: bytes) -> bytes:
@@ -71,7 +72,8 @@ class ChangelogTable(Table[bytes, bytes]):
             return cast(bytes, super().__getitem__(key))
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
-        self.on_key_set(key, value)
+        self._to_send.append(Letter(self.changelog_topic_name, key, value, partition=self.partition_for_key(key)))
+        self._sensor_on_set(self, key, value)
         with self._storing():
             self.data[key] = value
 
@@ -98,11 +100,13 @@ class ChangelogTable(Table[bytes, bytes]):
             self._end = asyncio.get_running_loop().create_task(self.app.crash(self._failed))
             raise self._failed from error
 
-    def _on_changelog_sent(self, write: FutureMessage) -> None:
+    def sent(self, arrived: Iterable[Arrived]) -> None:
+        """Writes that were taken lie in the changelog."""
         # The store notes how much of the changelog it holds: not more than it does.
         if self._failed is None:
             with contextlib.suppress(StoreFailed), self._storing():
-                super()._on_changelog_sent(write)
+                for tp, offset in {each.tp: each.offset for each in arrived}.items():
+                    self.data.set_persisted_offset(tp, offset)
 
     def _newest(self, batch: Iterable[EventT[Any]]) -> list[EventT[Any]]:
         newest: dict[bytes, int] = {}
@@ -136,14 +140,9 @@ class ChangelogTable(Table[bytes, bytes]):
         begins, ends = await consumer.earliest_offsets(*tps), await consumer.highwaters(*tps)
         return [tp for tp in tps if begins[tp] == ends[tp] > 0]
 
-    def send_changelog(self, *args: Any, **kwargs: Any) -> FutureMessage:
-        write = super().send_changelog(*args, **kwargs)
-        self._under_way.append(write)
-        return write
-
-    def take_writes(self) -> list[FutureMessage]:
-        """The writes since the last call; await one for its delivery."""
-        writes, self._under_way = self._under_way, []
+    def take_writes(self) -> list[Letter]:
+        """The writes since the last call, to be sent; tell which have arrived by `sent`."""
+        writes, self._to_send = self._to_send, []
         return writes
 
 
@@ -162,6 +161,7 @@ class RawAgent(ABC):
         app: faust.App,
         table: ChangelogTable,
         topics: Mapping[Channel, TopicT],
+        post: Post,
         *,
         limit: int,
         on_error: OnError,
@@ -170,9 +170,11 @@ class RawAgent(ABC):
         self.app = app
         self.table = table
         self.topics = topics
+        self.post = post
         self.on_error = on_error
         self.patience = patience
         self.outbox = Outbox(self._send, limit=limit)
+        self._names = {channel: topic.get_topic_name() for channel, topic in topics.items()}
         self._first: dict[TP, int] = {}
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
         app.on_before_shutdown.connect(self._on_before_shutdown)
@@ -235,14 +237,15 @@ class RawAgent(ABC):
     def _handle(self, parcel: Parcel, record: Record) -> None:
         """Handle the record and put it into the outbox, in one go: nothing may come between."""
         try:
-            parcel.outputs = self.handle(parcel, record, self._committed(record.source))
+            outputs = self.handle(parcel, record, self._committed(record.source))
         except (NotCommitted, PartitionsMismatch, StoreFailed):
             raise
         except Exception as error:
             if self.on_error == "stop":
                 raise
             log.exception("Could not process %s", record.source)
-            parcel.outputs = self.refuse(record, "processing_failed", f"{type(error).__name__}: {error}")
+            outputs = self.refuse(record, "processing_failed", f"{type(error).__name__}: {error}")
+        parcel.outputs = None if outputs is None else self._addressed(outputs)
         parcel.writes = self.table.take_writes()
         self.outbox.put(parcel)
 
@@ -270,9 +273,16 @@ class RawAgent(ABC):
         except Exception as error:
             await self.app.crash(error)
 
-    async def _send(self, output: Output) -> Awaitable[object]:
-        headers = dict(output.headers) or None
-        return await self.topics[output.channel].send(key=output.key, value=output.value, headers=headers)
+    def _addressed(self, outputs: Iterable[Output]) -> list[Letter]:
+        return [
+            Letter(self._names[output.channel], output.key, output.value, tuple(output.headers.items())) for output in outputs
+        ]
+
+    async def _send(self, letters: Sequence[Letter]) -> list[Fate]:
+        fates = await self.post.send(letters)
+        changelog = self.table.changelog_topic_name
+        self.table.sent(fate for fate in fates if isinstance(fate, Arrived) and fate.tp.topic == changelog)
+        return fates
 
     async def _stop(self, error: Exception, message: Message) -> None:
         """End the worker on purpose; the record stays unacknowledged."""
@@ -301,6 +311,7 @@ class ForecastAgent(RawAgent):
         app: faust.App,
         table: ChangelogTable,
         topics: Mapping[Channel, TopicT],
+        post: Post,
         forecasting: Forecasting,
         forecaster: Forecaster,
         *,
@@ -311,7 +322,7 @@ class ForecastAgent(RawAgent):
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
     ) -> None:
-        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error, patience=patience)
+        super().__init__(app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience)
         self.forecasting = forecasting
         self.counters: Counters = forecasting.counters
         self.sampler: Sampler[Asked] = Sampler(
@@ -363,7 +374,7 @@ class ForecastAgent(RawAgent):
             parcel, question = ask.token
             if not parcel.dropped:
                 outputs = self.forecasting.answer(question, forecast, forecaster, [earlier for _, earlier in ask.stands_for])
-                self.outbox.resolve(parcel, outputs, [other for other, _ in ask.stands_for])
+                self.outbox.resolve(parcel, self._addressed(outputs), [other for other, _ in ask.stands_for])
 
 
 class AlertAgent(RawAgent):
@@ -374,13 +385,14 @@ class AlertAgent(RawAgent):
         app: faust.App,
         table: ChangelogTable,
         topics: Mapping[Channel, TopicT],
+        post: Post,
         alerts: Alerts,
         *,
         max_in_flight: int = 2048,
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
     ) -> None:
-        super().__init__(app, table, topics, limit=max_in_flight, on_error=on_error, patience=patience)
+        super().__init__(app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience)
         self.alerts = alerts
 
     def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output]:

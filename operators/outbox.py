@@ -8,26 +8,26 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from stream_tpp.operators.records import Output
+from stream_tpp.operators.post import Fate, Letter
 
 log = logging.getLogger(__name__)
 
-# Sends an output; the answer is awaited for its delivery.
-Send = Callable[[Output], Awaitable[Awaitable[object]]]
+# Sends letters; the answer is what became of each, in their order.
+Send = Callable[[Sequence[Letter]], Awaitable[Sequence[Fate]]]
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
     """A record in flight: what has to arrive before it is acknowledged.
 
-    `writes` are table writes under way to the changelog; `outputs` is None until the record's outputs are known. It is
-    `done` once all of them have arrived.
+    `writes` are table writes, for the changelog; `outputs` is None until the record's outputs are known. Both leave then,
+    and it is `done` once all of them have arrived.
     """
 
     partition: int
     ack: Callable[[], object]
-    writes: Sequence[Awaitable[object]] = ()
-    outputs: list[Output] | None = None
+    writes: Sequence[Letter] = ()
+    outputs: Sequence[Letter] | None = None
     done: bool = field(default=False, init=False)
     dropped: bool = field(default=False, init=False)
 
@@ -45,7 +45,7 @@ class Outbox:
     """
 
     def __init__(self, send: Send, *, limit: int, retries: int = 3, pause: float = 1.0) -> None:
-        """An output that fails is sent again up to `retries` times, after a pause of `pause` seconds each."""
+        """What fails is sent again up to `retries` times, after a pause of `pause` seconds each."""
         self.limit = limit
         self.epoch = 0
         self._send = send
@@ -80,13 +80,13 @@ class Outbox:
             self._known.append(parcel)
             self._ready.set()
 
-    def resolve(self, parcel: Parcel, outputs: list[Output], stands_for: Sequence[Parcel] = ()) -> None:
+    def resolve(self, parcel: Parcel, outputs: Sequence[Letter], stands_for: Sequence[Parcel] = ()) -> None:
         """The outputs of a parcel are known, and those that it stands for have none: they are done when it is."""
         if parcel.dropped:
             return
         parcel.outputs = outputs
         for other in stands_for:
-            other.outputs = []
+            other.outputs = ()
         self._known += [parcel, *stands_for]
         self._ready.set()
 
@@ -119,7 +119,7 @@ class Outbox:
             for parcel in parcels:
                 parcel.done = True
                 # It may be long until it can be acknowledged.
-                parcel.outputs, parcel.writes = [], ()
+                parcel.outputs, parcel.writes = (), ()
             self._acknowledge()
 
     def _acknowledge(self) -> None:
@@ -130,39 +130,18 @@ class Outbox:
         self._freed.set()
 
     async def _deliver(self, parcels: Sequence[Parcel]) -> None:
-        writes = [write for parcel in parcels for write in parcel.writes]
-        outputs = [output for parcel in parcels for output in parcel.outputs or ()]
+        letters = [letter for parcel in parcels for letter in (*parcel.writes, *(parcel.outputs or ()))]
         for attempt in range(self._retries + 1):
             if attempt:
-                log.warning("Sending %d outputs again (%d of %d)", len(outputs), attempt, self._retries)
+                log.warning("Sending %d records again (%d of %d)", len(letters), attempt, self._retries)
                 await asyncio.sleep(self._pause)
-            failed, error = await self._send_all(outputs)
+            fates = await self._send(letters) if letters else ()
+            failed = [(letter, fate) for letter, fate in zip(letters, fates, strict=True) if isinstance(fate, Exception)]
             if not failed:
-                break
-            outputs = failed
-        else:
-            raise Undeliverable(f"{len(outputs)} outputs could not be delivered, the last for {error!r}.") from error
-        for answer in await asyncio.gather(*writes, return_exceptions=True):
-            if isinstance(answer, Exception):
-                raise Undeliverable(f"A table write did not reach its changelog: {answer!r}.") from answer
-
-    async def _send_all(self, outputs: Sequence[Output]) -> tuple[list[Output], Exception | None]:
-        """Those that failed, and the last error."""
-        under_way: list[tuple[Output, Awaitable[object]]] = []
-        failed: list[Output] = []
-        last: Exception | None = None
-        for output in outputs:
-            try:
-                under_way.append((output, await self._send(output)))
-            except Exception as error:
-                failed.append(output)
-                last = error
-        answers = await asyncio.gather(*(delivery for _, delivery in under_way), return_exceptions=True)
-        for (output, _), answer in zip(under_way, answers, strict=True):
-            if isinstance(answer, Exception):
-                failed.append(output)
-                last = answer
-        return failed, last
+                return
+            letters = [letter for letter, _ in failed]
+        last, error = failed[-1]
+        raise Undeliverable(f"{len(failed)} records could not be delivered, the last to {last.topic!r} for {error!r}.") from error
 
 
 def _nothing() -> None:

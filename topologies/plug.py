@@ -25,6 +25,7 @@ from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, layout_of, slot_mark
 from stream_tpp.operators.ingest import Ingest
+from stream_tpp.operators.post import Post
 from stream_tpp.operators.records import Channel
 from stream_tpp.operators.slots import SlotTable
 from stream_tpp.topologies.pick_up import Make, pick_up
@@ -133,11 +134,12 @@ def plug(
         counters,
         rules,
     )
-    written = topics.written()
+    written, post = topics.written(), Post(app)
     forecast_agent = ForecastAgent(
         app,
         histories,
         written,
+        post,
         forecasting,
         forecaster,
         max_batch=max_batch,
@@ -156,7 +158,9 @@ def plug(
     if rules:
         states = _table(ChangelogTable, app, "alert-states", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
-        alert_agent = AlertAgent(app, states, written, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience)
+        alert_agent = AlertAgent(
+            app, states, written, post, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience
+        )
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
         settle_at_rebalance(app, alert_agent.settle)
     return Plugged(

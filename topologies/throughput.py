@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import faust
@@ -34,7 +35,6 @@ from stream_tpp.topologies.plug import folder_of
 from stream_tpp.topologies.run import run
 from stream_tpp.topologies.settings import Forecasts, Histories, Sampler, Settings, Topics, Worker
 from stream_tpp.topologies.topics import Topic, changelogs, declare
-from stream_tpp.topologies.transport import set_fetch_wait
 from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Score
 
@@ -49,25 +49,35 @@ processes = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class Load:
-    """`events` of `entities` all at once; then `rate` a second for `seconds`, put to `model` with `paths` simulated futures."""
+    """`events` of `entities` all at once, `rounds` times; then `rate` a second for `seconds`, put to `model` with `paths`
+    simulated futures.
+    """
 
     events: int = 20_000
     entities: int = 500
+    rounds: int = 3
     rate: float = 100.0
     seconds: float = 30.0
     model: str = "flights"
     paths: int = 64
 
+    def __post_init__(self) -> None:
+        if self.events < 2 * self.entities:
+            raise StreamTppError(f"{self.events} events of {self.entities} entities are too few: have two of each, or more.")
+
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rates in events a second, from the first to the last output; latencies in ms from an event to its warning, or to the
-    newer one that stands for it (`conflated`, of all events at the paced load). Memory is that of histories.
+    """Rates in events a second, from the first to the last output, alerts among them: the medians of all rounds. `ratios`
+    are those of the topology to the bare agent, ascending, as each round measured both in turn; `ratio` is their median.
+    Latencies in ms from an event to its warning, or to the newer one that stands for it (`conflated`, of all events at the
+    paced load). Memory is that of histories.
     """
 
     bare_events_per_s: float
     events_per_s: float
     ratio: float
+    ratios: list[float]
     latency_ms: dict[str, float]
     conflated: float
     lost: int
@@ -78,10 +88,11 @@ class Throughput:
 
 @dataclass
 class Instant:
-    """A forecaster that knows its answer: the topology without sampling."""
+    """A forecaster that knows its answer: the topology without sampling. Up to the event time `until` it is alarming."""
 
     types: tuple[str, ...]
     rule: str
+    until: float
     window: int = 256
     version: str = "none"
     horizon: float = HOUR
@@ -90,27 +101,33 @@ class Instant:
     def forecast(self, requests: Sequence[Request]) -> list[Forecast]:
         share = 1 / len(self.types)
         types, counts = dict.fromkeys(self.types, share), {name: {"mean": 1.0, "p10": 0.0, "p90": 2.0} for name in self.types}
-        score = Score(self.rule, 0.1, 0.0, 0.2, {"0.1": 1.0, "0.5": 2.0, "0.9": 3.0}, self.paths)
-        forecast = Forecast({"0.1": 1.0, "0.5": 2.0, "0.9": 3.0}, types, counts, (score,), ())
-        return [forecast] * len(requests)
+        leads, gaps = {"0.1": 1.0, "0.5": 2.0, "0.9": 3.0}, {"0.1": 1.0, "0.5": 2.0, "0.9": 3.0}
+        calm, alarming = (
+            Forecast(gaps, types, counts, (Score(self.rule, score, 0.0, 1.0, leads, self.paths),), ()) for score in (0.1, 0.9)
+        )
+        return [alarming if request.now < self.until else calm for request in requests]
 
 
 async def measure(connection: Connection, load: Load, fetch_wait: float) -> Throughput:
     """Raises StreamTppError where a worker ends, or gets nothing done for a minute."""
     with tempfile.TemporaryDirectory() as folder:
-        bare = await _bare(_settings(connection, load, Path(folder), fetch_wait), load)
-        whole = _settings(connection, load, Path(folder), fetch_wait)
-        whole = dataclasses.replace(whole, sampler=dataclasses.replace(whole.sampler, conflate=False))
-        rate = await _whole(whole, load)
-        account = await audit(connection, whole.topics, whole.rules)
-        changelog, memory = await _histories(whole, load)
+        bare, whole, ratios = [], [], []
+        for _ in range(load.rounds):
+            bare.append(await _bare(_settings(connection, load, Path(folder), fetch_wait), load))
+            settings = _settings(connection, load, Path(folder), fetch_wait)
+            settings = dataclasses.replace(settings, sampler=dataclasses.replace(settings.sampler, conflate=False))
+            whole.append(await _whole(settings, load))
+            ratios.append(whole[-1] / bare[-1])
+        account = await audit(connection, settings.topics, settings.rules)
+        changelog, memory = await _histories(settings, load)
         paced = await _paced(_settings(connection, load, Path(folder), fetch_wait), load)
     waits = sorted(_waits(paced))
     again = paced.audit()
     return Throughput(
-        bare_events_per_s=bare,
-        events_per_s=rate,
-        ratio=rate / bare,
+        bare_events_per_s=median(bare),
+        events_per_s=median(whole),
+        ratio=median(ratios),
+        ratios=sorted(ratios),
         latency_ms={"p50": _ranked(waits, 0.5), "p99": _ranked(waits, 0.99)},
         conflated=again.conflated / max(again.events_in, 1),
         lost=account.lost + again.lost,
@@ -154,16 +171,20 @@ async def _bare(settings: Settings, load: Load) -> float:
 
 
 async def _whole(settings: Settings, load: Load) -> float:
-    instant = Instant(_types(load), settings.rules[0].name)
+    instant = _instant(settings, load)
     app, _ = early_warning.create(settings, instant)
     await declare(settings.kafka, early_warning._topics(app, settings))
     await _publish(settings, load, load.events)
+    # Every entity's alert is raised at its first event, and cleared at its last.
+    wanted = {settings.topics.forecasts: load.events, settings.topics.warnings: load.events}
+    wanted[settings.topics.alerts] = 2 * load.entities
     with _worker(_run_whole, settings, instant) as running:
-        forecasts, warnings = await asyncio.gather(
-            _stamps(settings.kafka, settings.topics.forecasts, load.events, running),
-            _stamps(settings.kafka, settings.topics.warnings, load.events, running),
-        )
-    return _rate([*forecasts[:1], *warnings[1:]])
+        stamps = await asyncio.gather(*(_stamps(settings.kafka, topic, count, running) for topic, count in wanted.items()))
+    return (load.events - 1) / (max(max(each) for each in stamps) - min(stamps[0]))
+
+
+def _instant(settings: Settings, load: Load) -> Instant:
+    return Instant(_types(load), settings.rules[0].name, EPOCH + SPACING * (load.events - load.entities))
 
 
 async def _paced(settings: Settings, load: Load) -> Ledger:
@@ -204,7 +225,7 @@ def _ranked(ranked: Sequence[float], quantile: float) -> float:
 
 
 def _rate(stamps: Sequence[float]) -> float:
-    return (len(stamps) - 1) / max(max(stamps) - min(stamps), 1e-3)
+    return (len(stamps) - 1) / (max(stamps) - min(stamps))
 
 
 async def _publish(settings: Settings, load: Load, count: int, rate: float | None = None) -> None:
@@ -253,7 +274,7 @@ async def _reader(connection: Connection, topic: str) -> AsyncIterator[AIOKafkaC
 
 async def _histories(settings: Settings, load: Load) -> tuple[float, float]:
     """Bytes of changelog (key and value) an event, and of memory an entity."""
-    app, _ = early_warning.create(settings, Instant(_types(load), settings.rules[0].name))
+    app, _ = early_warning.create(settings, _instant(settings, load))
     (name,) = (topic.name for topic in changelogs(app, PARTITIONS) if "-histories-" in topic.name)
     slots, written, count = PackedSlots(), 0, 0
     async with _reader(settings.kafka, name) as consumer:
@@ -307,7 +328,6 @@ def _forwarding(settings: Settings) -> faust.App:
         broker_commit_interval=1.0,
         **settings.kafka.faust_options(),
     )
-    set_fetch_wait(app, settings.worker.fetch_wait)
     events = app.topic(settings.topics.events, key_type=bytes, value_type=bytes)
     forwarded = app.topic(settings.topics.forecasts, key_type=bytes, value_type=bytes)
 

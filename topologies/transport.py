@@ -11,6 +11,9 @@ Around a rebalance Faust loses records, in two ways; here it does not. While it 
 partitions of the sources are let go on before they are sought: what is read between lies beyond the committed offset, the
 offsets left out are taken for a gap that compaction made, and committed over. And a record that an agent's stream passes
 over, since the flow was suspended as it came, is acknowledged.
+
+And a partition with many records is read a few at a time, in turn with the others: Faust goes through all that it fetched of
+it, 10,000 events or so, and meanwhile no warning would become an alert.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from faust.types.transports import ConsumerT
 from faust.types.tuples import Message
 from mode import Service
 from yarl import URL
+
+# Records that are read before it is another partition's turn.
+AT_ONCE = 250
 
 # Seconds between looks at whether there is a partition to read.
 EMPTY_POLL = 0.05
@@ -64,6 +70,17 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             return answered
 
         return beat
+
+    async def _fetch_records(
+        self, consumer: AIOKafkaConsumer, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
+    ) -> RecordMap:
+        fetched = await super()._fetch_records(consumer, active_partitions, timeout, max_records or AT_ONCE)
+        waiting = consumer._fetcher._records
+        for tp in fetched:
+            if tp in waiting:
+                # To the end of the line.
+                waiting[tp] = waiting.pop(tp)
+        return fetched
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)

@@ -14,13 +14,22 @@ from stream_tpp.cli.output import json_option, show
 @click.option("--broker", help="host:port of a Kafka broker.  [default: KAFKA_BOOTSTRAP_SERVERS, or a broker of its own]")
 @click.option("--events", type=click.IntRange(100), default=20_000, show_default=True, help="Events to pass through at once.")
 @click.option("--entities", type=click.IntRange(1), default=500, show_default=True, help="Entities that they are of.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often, in turn with a bare agent.")
 @click.option("--rate", type=click.FloatRange(0.1), default=100.0, show_default=True, help="Events a second, with sampling.")
 @click.option("--seconds", type=click.FloatRange(1.0), default=30.0, show_default=True, help="How long at that rate.")
 @click.option("--model", default="flights", show_default=True, help="The model that samples: a folder, or one that ships.")
 @click.option("--paths", type=click.IntRange(1), default=64, show_default=True, help="Simulated futures of each forecast.")
 @json_option
 def command(
-    broker: str | None, events: int, entities: int, rate: float, seconds: float, model: str, paths: int, as_json: bool
+    broker: str | None,
+    events: int,
+    entities: int,
+    rounds: int,
+    rate: float,
+    seconds: float,
+    model: str,
+    paths: int,
+    as_json: bool,
 ) -> None:
     """Events a second through the early-warning topology without sampling, beside a bare Faust agent that forwards them.
 
@@ -33,8 +42,8 @@ def command(
     from stream_tpp.topologies.throughput import Load, measure
 
     environment = dict(os.environ) | ({"KAFKA_BOOTSTRAP_SERVERS": broker} if broker else {})
+    load = Load(events, entities, rounds, rate, seconds, model, paths)
     with broker_of(environment) as (settings, name):
-        load = Load(events, entities, rate, seconds, model, paths)
         found = asyncio.run(measure(settings.kafka, load, settings.worker.fetch_wait))
     document = {"broker": name, **dataclasses.asdict(load), **dataclasses.asdict(found)}
     show(document, _text(document), as_json)
@@ -45,7 +54,8 @@ def _text(found: dict[str, Any]) -> str:
     return "\n".join(
         (
             f"bare Faust agent    {found['bare_events_per_s']:>8,.0f} events/s",
-            f"the topology        {found['events_per_s']:>8,.0f} events/s, {found['ratio']:.2f} of it, without sampling",
+            f"the topology        {found['events_per_s']:>8,.0f} events/s, {found['ratio']:.2f} of it "
+            f"({found['ratios'][0]:.2f} to {found['ratios'][-1]:.2f} in {found['rounds']} rounds), without sampling",
             f"with sampling       p50 {latency['p50']:,.0f} ms, p99 {latency['p99']:,.0f} ms from event to warning at "
             f"{found['rate']:g} events/s, {found['conflated']:.0%} conflated",
             f"histories           {found['changelog_bytes_per_event']:.0f} bytes of changelog an event, "

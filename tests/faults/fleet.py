@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import logging
@@ -13,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from faust.types.enums import ProcessingGuarantee
 
+from stream_tpp.operators.post import Arrived, Fate, Letter, Post
 from stream_tpp.topologies import early_warning
 from stream_tpp.topologies.health import Health
 from stream_tpp.topologies.run import run
@@ -220,8 +222,21 @@ def _app(settings: Settings, engine: Double, ways: Ways) -> Any:
     app, plugged = early_warning.create(settings, engine)
     if ways.exactly_once:
         app.conf.processing_guarantee = ProcessingGuarantee.EXACTLY_ONCE
+        for agent in (plugged.forecast_agent, plugged.alert_agent):
+            agent.post = OneByOne(app)
     serve(app, Health(app, plugged, stalled_after=STALLED_AFTER), settings.web.host, settings.web.port)
     return app
+
+
+class OneByOne(Post):
+    """Sends as Faust does, within its transactions."""
+
+    async def send(self, letters: Sequence[Letter]) -> list[Fate]:
+        producer, under_way = await self.app.maybe_start_producer(), []
+        for topic, key, value, headers, partition in letters:
+            under_way.append(await producer.send(topic, key, value, partition, None, dict(headers)))
+        arrived = await asyncio.gather(*under_way)
+        return [Arrived(lies.topic_partition, lies.offset) for lies in arrived]
 
 
 def _end_with_parent() -> None:

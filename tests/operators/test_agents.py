@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, slot_mark
 from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.outbox import Undeliverable
+from stream_tpp.operators.post import Arrived, Fate, Letter
 
 WITHIN = 10.0
 
@@ -47,24 +48,34 @@ class App:
 
 
 class Table(dict):
-    """A table whose writes arrive at once, in Faust's place."""
+    """A table whose writes go nowhere, in Faust's place."""
 
     changelog_topic_name = "app-histories-changelog"
 
-    def take_writes(self) -> list[Awaitable[object]]:
+    def take_writes(self) -> list[Letter]:
         return []
+
+    def sent(self, arrived: Iterable[Arrived]) -> None:
+        assert not list(arrived)
 
 
 class Topic:
     internal = False
 
-    def __init__(self, name: str, sent: list[tuple[str, bytes | None, dict[str, bytes] | None]]) -> None:
-        self.name = name
-        self.sent = sent
+    def __init__(self, name: str) -> None:
+        self.get_topic_name = lambda: name
 
-    async def send(self, *, key: bytes, value: bytes | None, headers: dict[str, bytes] | None) -> Awaitable[object]:
-        self.sent.append((self.name, key, headers))
-        return asyncio.sleep(0)
+
+class Post:
+    """What was sent: topic, key and headers; to `broken` topics nothing can be."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes | None, dict[str, bytes]]] = []
+        self.broken: set[str] = set()
+
+    async def send(self, letters: Sequence[Letter]) -> list[Fate]:
+        self.sent += [(letter.topic, letter.key, dict(letter.headers)) for letter in letters]
+        return [OSError("no broker") if letter.topic in self.broken else Arrived(TP(letter.topic, 0), 0) for letter in letters]
 
 
 class Stream:
@@ -107,14 +118,15 @@ class Worker:
 
     def __init__(self, engine: Any, table: Table | None = None, window: int = 8, slack: int = 64, **options: Any) -> None:
         self.app = App()
-        self.sent: list[tuple[str, bytes | None, dict[str, bytes] | None]] = []
+        self.post = Post()
+        self.sent = self.post.sent
         self.table = Table() if table is None else table
         channels = ("forecasts", "warnings", "alerts", "dead_letters")
         self.counters = Counters()
         histories = Histories(self.table, window=window, slack=slack, reorder=0)
         forecasting = Forecasting(Ingest(engine.types), histories, self.counters)
-        topics = {name: Topic(name, self.sent) for name in channels}
-        self.agent = ForecastAgent(self.app, self.table, topics, forecasting, engine, **options)  # type: ignore[arg-type]
+        topics = {name: Topic(name) for name in channels}
+        self.agent = ForecastAgent(self.app, self.table, topics, self.post, forecasting, engine, **options)  # type: ignore[arg-type]
         self.stream = Stream(self.app)
 
     async def until_acked(self, *offsets: int) -> None:
@@ -189,11 +201,7 @@ async def test_a_changelog_with_other_partitions_stops_the_worker_with_a_sentenc
 async def test_outputs_that_can_not_be_delivered_stop_the_worker(engine, event, monkeypatch) -> None:
     worker = Worker(engine())
     monkeypatch.setattr(worker.agent.outbox, "_retries", 0)
-
-    async def refuse(**sent: object) -> Awaitable[object]:
-        raise OSError("no broker")
-
-    monkeypatch.setattr(worker.agent.topics["forecasts"], "send", refuse)
+    worker.post.broken.add("forecasts")
     async with running(worker):
         worker.stream.put(event("a", 1.0))
         assert isinstance(await asyncio.wait_for(worker.app.crashed, WITHIN), Undeliverable)

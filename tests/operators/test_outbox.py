@@ -1,17 +1,22 @@
 """Sent as soon as it is known; acknowledged in order, after delivery, or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from faust.types import TP
 
 from stream_tpp.operators.outbox import Outbox, Parcel, Undeliverable
-from stream_tpp.operators.records import Output
+from stream_tpp.operators.post import Arrived, Fate, Letter
 
 
-def output(name: str) -> Output:
-    return Output("forecasts", name.encode(), b"{}")
+def output(name: str) -> Letter:
+    return Letter("forecasts", name.encode(), b"{}")
+
+
+def write(name: str) -> Letter:
+    return Letter("changelog", name.encode(), b"slot", partition=0)
 
 
 class Broker:
@@ -23,18 +28,17 @@ class Broker:
         self.under_way: dict[str, asyncio.Future[None]] = {}
         self.faults: dict[str, list[Exception]] = {}
 
-    async def send(self, sent: Output) -> Awaitable[object]:
-        name = (sent.key or b"").decode()
-        self.happened.append(f"sent {name}")
-        delivery: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.under_way[name] = delivery
-        if self.faults.get(name):
-            delivery.set_exception(self.faults[name].pop(0))
-        elif self.by_itself:
-            delivery.set_result(None)
-        return delivery
+    async def send(self, letters: Sequence[Letter]) -> list[Fate]:
+        names = [(letter.key or b"").decode() for letter in letters]
+        for name in names:
+            self.happened.append(f"sent {name}")
+            self.under_way[name] = asyncio.get_running_loop().create_future()
+            if self.by_itself:
+                self.under_way[name].set_result(None)
+        await asyncio.gather(*(self.under_way[name] for name in names))
+        return [self.faults[name].pop(0) if self.faults.get(name) else Arrived(TP("any", 0), 0) for name in names]
 
-    def parcel(self, name: str, outputs: list[Output] | None, partition: int = 0) -> Parcel:
+    def parcel(self, name: str, outputs: list[Letter] | None, partition: int = 0) -> Parcel:
         return Parcel(partition, lambda: self.happened.append(f"acked {name}"), outputs=outputs)
 
 
@@ -67,18 +71,19 @@ async def test_a_record_is_acknowledged_after_its_outputs_arrived() -> None:
 
 
 async def test_a_record_is_acknowledged_after_its_table_writes_arrived() -> None:
-    broker = Broker()
+    broker = Broker(by_itself=False)
     outbox = Outbox(broker.send, limit=10)
-    write: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     async with publishing(outbox):
         parcel = broker.parcel("1", [output("a")])
-        parcel.writes = [write]
+        parcel.writes = [write("w")]
         outbox.put(parcel)
         await settled()
-        assert broker.happened == ["sent a"]
-        write.set_result(None)
+        broker.under_way["a"].set_result(None)
         await settled()
-    assert broker.happened == ["sent a", "acked 1"]
+        assert broker.happened == ["sent w", "sent a"]
+        broker.under_way["w"].set_result(None)
+        await settled()
+    assert broker.happened == ["sent w", "sent a", "acked 1"]
 
 
 async def test_a_record_is_sent_at_once_and_acknowledged_after_those_before_it_in_its_partition() -> None:
@@ -148,16 +153,15 @@ async def test_what_can_not_be_delivered_is_never_acknowledged() -> None:
 
 async def test_a_table_write_that_was_lost_is_undeliverable() -> None:
     broker = Broker()
-    outbox = Outbox(broker.send, limit=10)
-    write: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    write.set_exception(OSError("the changelog went away"))
+    broker.faults["w"] = [OSError("the changelog went away")] * 2
+    outbox = Outbox(broker.send, limit=10, retries=1, pause=0)
     async with publishing(outbox) as task:
         parcel = broker.parcel("1", [])
-        parcel.writes = [write]
+        parcel.writes = [write("w")]
         outbox.put(parcel)
         with pytest.raises(Undeliverable, match="changelog"):
             await asyncio.wait_for(task, 5)
-    assert broker.happened == []
+    assert "acked 1" not in broker.happened
 
 
 async def test_what_is_in_flight_at_a_rebalance_is_dropped_unacknowledged() -> None:

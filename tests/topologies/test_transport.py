@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import faust
 import pytest
+from aiokafka import AIOKafkaProducer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
@@ -14,6 +15,7 @@ from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.topics import Topic, declare
 from stream_tpp.topologies.transport import Consumer, set_fetch_wait
+from tests.brokers.ladder import Broker
 
 WITHIN = 30.0
 
@@ -52,7 +54,7 @@ class Reader:
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedBroker]:
+async def embedded() -> AsyncIterator[EmbeddedBroker]:
     with EmbeddedBroker() as running:
         await declare(Connection(running.bootstrap_servers), [Topic("events", 1)])
         yield running
@@ -60,8 +62,8 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fetch_wait", [0.02, 0.75])
-async def test_the_worker_fetches_with_the_wait_it_was_given(broker: EmbeddedBroker, fetch_wait: float, tmp_path: Path) -> None:
-    reader = Reader(broker, tmp_path)
+async def test_the_worker_fetches_with_the_wait_it_was_given(embedded: EmbeddedBroker, fetch_wait: float, tmp_path: Path) -> None:
+    reader = Reader(embedded, tmp_path)
     set_fetch_wait(reader.app, fetch_wait)
     await reader.start()
     try:
@@ -73,8 +75,8 @@ async def test_the_worker_fetches_with_the_wait_it_was_given(broker: EmbeddedBro
 
 
 @pytest.mark.slow
-async def test_a_worker_ends_although_its_consumer_s_thread_answers_nobody(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    reader = Reader(broker, tmp_path, broker_commit_interval=3600.0, stream_wait_empty=False)
+async def test_a_worker_ends_although_its_consumer_s_thread_answers_nobody(embedded: EmbeddedBroker, tmp_path: Path) -> None:
+    reader = Reader(embedded, tmp_path, broker_commit_interval=3600.0, stream_wait_empty=False)
     set_fetch_wait(reader.app, FETCH_WAIT)
     await reader.start()
     # There is something to commit, and nobody left to commit it.
@@ -144,3 +146,30 @@ def test_a_record_that_no_agent_had_is_not_acknowledged_when_the_flow_stops(cons
     consumer.app.flow_control.is_active = lambda: True
     assert not consumer.ack(Message(tracked=False, generation_id=0))
     assert consumer.acked == [had, had]
+
+
+@pytest.mark.slow
+async def test_a_partition_with_many_records_does_not_hold_up_the_others(kafka: Broker, name: str, tmp_path: Path) -> None:
+    few, many, told = f"{name}-few", f"{name}-many", 3000
+    await declare(kafka.connection, [Topic(few, 1), Topic(many, 1)])
+    app = faust.App(name, autodiscover=False, datadir=str(tmp_path), web_enabled=False, **kafka.connection.faust_options())
+    set_fetch_wait(app, kafka.fetch_wait)
+    read: list[str] = []
+    async with AIOKafkaProducer(**kafka.connection.client_options(), linger_ms=20) as producer:
+        for _ in range(told):
+            await producer.send(many, b"an event")
+        await producer.flush()
+
+        async def agent(stream: faust.StreamT[bytes]) -> None:
+            async for event in stream.events():
+                read.append(event.message.topic)
+                if len(read) == 1:
+                    await producer.send_and_wait(few, b"a warning")
+
+        app.agent(app.topic(few, many, value_type=bytes, value_serializer="raw"))(agent)
+        await app.start()
+        async with asyncio.timeout(WITHIN):
+            while len(read) <= told:
+                await asyncio.sleep(0.01)
+        await app.stop()
+    assert few in read[:told], "the warning was read last"
