@@ -1,35 +1,79 @@
-"""Slots of many entities, packed: a table in memory that takes 14 bytes an event, 22 where events have ids."""
+"""Slots of many entities, packed: a table in memory that takes 9 to 14 bytes an event, 16 to 21 where events have ids.
+
+A slot has an offset, a time, a type and, where the event has an id, an identity. Of offsets and times the difference to a base
+of the entity's is kept, in 4 bytes each: times as whole seconds or, if need be, milliseconds. A time that is neither takes the 8
+bytes of a float, a type above 255 two bytes, an identity its 7.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from faust.stores import memory
 from faust.types import TP, EventT
 from faust.types.stores import StoreT
 
-from stream_tpp.history import Slot
+from stream_tpp.history import IDENTITY_BYTES, Slot
 from stream_tpp.operators.agents import ChangelogTable
 from stream_tpp.operators.histories import entity_of, partition_of, slot_key
 
-# A layout's number says what a slot has: 1 for offsets too far apart for 32 bits, 2 for identities.
-WIDE, IDENTIFIED = 1, 2
-LAYOUTS = [
-    struct.Struct("<" + ("q" if number & WIDE else "i") + "dH" + ("Q" if number & IDENTIFIED else "")) for number in range(4)
-]
-HEAD = struct.Struct("<Bq")
-NARROWEST, WIDEST = -(1 << 31), -(1 << 63)
+# A layout's number, the offset and the time (in ticks) of the base.
+HEAD = struct.Struct("<BQq")
+SCALES = (1, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the slots of an entity are packed. `empty` is the offset of a place that holds nothing; times are whole numbers
+    of 1/`scale` seconds, and floats where that is 0.
+    """
+
+    number: int
+    empty: int
+    scale: int
+    identified: bool
+    record: struct.Struct
+
+    def pack(self, base: int, since: int, slot: Slot | None) -> bytes:
+        """The record of a slot in a ring whose base is offset `base`, tick `since`. Raises struct.error where it does not fit."""
+        if slot is None:
+            fields: tuple[Any, ...] = (self.empty, 0, 0)
+        else:
+            time = slot.time if self.scale == 0 else _ticks(slot.time, self.scale) - since
+            fields = slot.offset - base, time, slot.type
+            if fields[0] == self.empty or (slot.identity and not self.identified):
+                raise struct.error("no place for such an offset, or for an identity")
+        if self.identified:
+            return self.record.pack(*fields, (slot.identity if slot else 0).to_bytes(IDENTITY_BYTES, "little"))
+        return self.record.pack(*fields)
+
+    def slot(self, base: int, since: int, fields: Sequence[Any]) -> Slot | None:
+        """The slot of an unpacked record."""
+        if fields[0] == self.empty:
+            return None
+        time = fields[1] if self.scale == 0 else (since + fields[1]) / self.scale
+        return Slot(base + fields[0], time, fields[2], int.from_bytes(fields[3], "little") if self.identified else 0)
+
+
+def _layout(number: int, wide: bool, scale: int, many: bool, identified: bool) -> Layout:
+    columns = ["Q" if wide else "I", "i" if scale else "d", "H" if many else "B", f"{IDENTITY_BYTES}s" if identified else ""]
+    return Layout(number, (1 << 64 if wide else 1 << 32) - 1, scale, identified, struct.Struct("<" + "".join(columns)))
+
+
+CHOICES = list(itertools.product((False, True), (*SCALES, 0), (False, True), (False, True)))
+LAYOUTS = [_layout(number, *choice) for number, choice in enumerate(CHOICES)]
 
 
 class PackedSlots(MutableMapping[bytes, bytes]):
     """A mapping from slot keys to slots as `Slot.pack` writes them; in memory all of an entity's are one bytes object.
 
-    That is a head (layout, base) and for each place the offset less the base, the time, the type and, if any event of the
-    entity has an id, its identity. A place that holds nothing yet has the least offset there is.
+    That is a head and a record for each place, in the narrowest layout that held all slots when one came that did not fit.
     """
 
     def __init__(self) -> None:
@@ -45,15 +89,14 @@ class PackedSlots(MutableMapping[bytes, bytes]):
     def __setitem__(self, key: bytes, value: bytes) -> None:
         entity, place = entity_of(key)
         slot = Slot.unpack(value)
-        packed = self._packed.get(entity) or HEAD.pack(0, slot.offset)
-        layout, base = HEAD.unpack_from(packed)
-        wanted = layout | (WIDE if not NARROWEST < slot.offset - base < -NARROWEST else 0) | (IDENTIFIED if slot.identity else 0)
-        if wanted != layout:
-            packed, layout = _laid_out(packed, wanted), wanted
-        size, at = LAYOUTS[layout].size, HEAD.size + place * LAYOUTS[layout].size
-        if at > len(packed):
-            packed += _record(layout, base, None) * ((at - len(packed)) // size)
-        self._packed[entity] = packed[:at] + _record(layout, base, slot) + packed[at + size :]
+        packed = self._packed.get(entity) or HEAD.pack(0, slot.offset, round(slot.time))
+        try:
+            self._packed[entity] = _with(packed, place, slot)
+        except struct.error:
+            slots = list(_slots(packed))
+            slots += [None] * (place + 1 - len(slots))
+            slots[place] = slot
+            self._packed[entity] = _laid_out(slots)
 
     def offer(self, key: bytes, value: bytes) -> None:
         """Put a slot in its place, unless a later event has it."""
@@ -100,39 +143,67 @@ class PackedSlots(MutableMapping[bytes, bytes]):
         self._packed.clear()
 
 
-def _record(layout: int, base: int, slot: Slot | None) -> bytes:
-    form = LAYOUTS[layout]
-    if slot is None:
-        filler = (WIDEST if layout & WIDE else NARROWEST, 0.0, 0)
-        return form.pack(*filler, 0) if layout & IDENTIFIED else form.pack(*filler)
-    if layout & IDENTIFIED:
-        return form.pack(slot.offset - base, slot.time, slot.type, slot.identity)
-    return form.pack(slot.offset - base, slot.time, slot.type)
+def _head(packed: bytes) -> tuple[Layout, int, int]:
+    number: int
+    number, base, since = HEAD.unpack_from(packed)
+    return LAYOUTS[number], base, since
+
+
+def _with(packed: bytes, place: int, slot: Slot) -> bytes:
+    """The entity's slots with one more, or with another in its place. Raises struct.error where it does not fit."""
+    layout, base, since = _head(packed)
+    size = layout.record.size
+    at = HEAD.size + place * size
+    record = layout.pack(base, since, slot)
+    missing = max(at - len(packed), 0) // size
+    if missing:
+        packed += layout.pack(base, since, None) * missing
+    return packed[:at] + record + packed[at + size :]
 
 
 def _slot(packed: bytes, place: int) -> Slot | None:
-    layout, base = HEAD.unpack_from(packed)
-    form = LAYOUTS[layout]
-    at = HEAD.size + place * form.size
-    return _read(layout, base, form.unpack_from(packed, at)) if at < len(packed) else None
+    layout, base, since = _head(packed)
+    at = HEAD.size + place * layout.record.size
+    return layout.slot(base, since, layout.record.unpack_from(packed, at)) if at < len(packed) else None
 
 
 def _slots(packed: bytes) -> Iterator[Slot | None]:
     if packed:
-        layout, base = HEAD.unpack_from(packed)
-        for fields in LAYOUTS[layout].iter_unpack(memoryview(packed)[HEAD.size :]):
-            yield _read(layout, base, fields)
+        layout, base, since = _head(packed)
+        for fields in layout.record.iter_unpack(memoryview(packed)[HEAD.size :]):
+            yield layout.slot(base, since, fields)
 
 
-def _read(layout: int, base: int, fields: tuple[Any, ...]) -> Slot | None:
-    if fields[0] == (WIDEST if layout & WIDE else NARROWEST):
-        return None
-    return Slot(base + fields[0], fields[1], fields[2], fields[3] if layout & IDENTIFIED else 0)
+def _laid_out(slots: Sequence[Slot | None]) -> bytes:
+    """The slots, of which there is one at least, in the narrowest layout that holds them."""
+    held = [slot for slot in slots if slot is not None]
+    base = min(slot.offset for slot in held)
+    wide = max(slot.offset for slot in held) - base >= (1 << 32) - 1
+    scale, since = _clock([slot.time for slot in held])
+    many, identified = any(slot.type > 255 for slot in held), any(slot.identity for slot in held)
+    layout = LAYOUTS[CHOICES.index((wide, scale, many, identified))]
+    return HEAD.pack(layout.number, base, since) + b"".join(layout.pack(base, since, slot) for slot in slots)
 
 
-def _laid_out(packed: bytes, layout: int) -> bytes:
-    _, base = HEAD.unpack_from(packed)
-    return HEAD.pack(layout, base) + b"".join(_record(layout, base, slot) for slot in _slots(packed))
+def _clock(times: Sequence[float]) -> tuple[int, int]:
+    """The least scale at which all times are whole numbers that lie within 4 bytes of one of them, and that one; else 0, 0."""
+    for scale in SCALES:
+        try:
+            ticks = [_ticks(time, scale) for time in times]
+        except struct.error:
+            continue
+        since = ticks[0]
+        if min(ticks) - since >= -(1 << 31) and max(ticks) - since < 1 << 31:
+            return scale, since
+    return 0, 0
+
+
+def _ticks(time: float, scale: int) -> int:
+    """How many 1/`scale` seconds the time is. Raises struct.error where that is no whole number, or means another float."""
+    ticks = round(time * scale)
+    if ticks / scale != time or (not ticks and math.copysign(1.0, time) < 0):
+        raise struct.error("no whole number")
+    return ticks
 
 
 class SlotStore(memory.Store[bytes, bytes]):

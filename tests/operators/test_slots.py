@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import struct
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_tpp.history import Slot
+from stream_tpp.history import Slot, identity_of
 from stream_tpp.operators.histories import slot_key
 from stream_tpp.operators.records import entity_key
 from stream_tpp.operators.slots import PackedSlots
 
 offsets = st.one_of(st.integers(0, 1000), st.integers(0, (1 << 62) - 1))
-slots = st.builds(
-    Slot, offsets, st.floats(-1e10, 1e11), st.integers(0, 65535), st.one_of(st.just(0), st.integers(1, (1 << 64) - 1))
+times = st.one_of(
+    st.integers(-(10**10), 10**11).map(float),
+    st.integers(17 * 10**11, 17 * 10**11 + 10**7).map(lambda ms: ms / 1000),
+    st.floats(-1e10, 1e11),
 )
+types = st.one_of(st.integers(0, 255), st.integers(0, 65535))
+slots = st.builds(Slot, offsets, times, types, st.one_of(st.just(0), st.integers(1, (1 << 56) - 1)))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), slots), max_size=60))
@@ -36,14 +39,36 @@ def test_it_holds_what_a_dictionary_would(writes: list[tuple[str, int, Slot]]) -
         assert packed.stored(entity) == held
 
 
-@pytest.mark.parametrize(("identity", "most"), [(0, 14.7), (1 << 63, 22.7)])
-def test_an_event_takes_14_bytes_and_22_with_an_id(identity: int, most: float) -> None:
+@pytest.mark.parametrize(
+    ("step", "types", "ids", "bytes_each"),
+    [
+        (86_400.0, 256, False, 9),
+        (0.25, 256, False, 9),
+        (1 / 3, 256, False, 13),
+        (1 / 3, 257, False, 14),
+        (86_400.0, 256, True, 16),
+        (0.25, 256, True, 16),
+        (1 / 3, 256, True, 20),
+    ],
+)
+def test_an_event_takes_few_bytes_by_what_its_ring_holds(step: float, types: int, ids: bool, bytes_each: int) -> None:
     packed = PackedSlots()
     for number in range(64):
-        packed[slot_key(entity_key(0, "twelve-bytes"), number)] = Slot((1 << 40) + 1000 * number, 1.7e9, 7, identity).pack()
+        identity = identity_of(str(number)) if ids else 0
+        slot = Slot((1 << 40) + 1000 * number, 1.7e9 + step * number, (number * 7) % types if number else types - 1, identity)
+        packed[slot_key(entity_key(0, "twelve-bytes"), number)] = slot.pack()
     (value,) = packed._packed.values()
-    # With the head of the entity, and Python's own of a bytes object.
-    assert sys.getsizeof(value) / 64 <= most
+    assert len(value) == 17 + 64 * bytes_each
+
+
+def test_a_ring_that_goes_on_for_long_stays_narrow() -> None:
+    packed, key = PackedSlots(), entity_key(0, "a")
+    for number in range(1000):
+        # Past what 4 bytes hold of offsets, and of milliseconds.
+        packed[slot_key(key, number % 64)] = Slot(number << 24, number * 1e4 + 0.25, 3, 0).pack()
+    (value,) = packed._packed.values()
+    assert len(value) == 17 + 64 * 9
+    assert [slot.offset >> 24 for slot in packed.stored(key)] == [*range(960, 1000), *range(936, 960)]
 
 
 def test_a_slot_that_is_offered_never_takes_the_place_of_a_later_one() -> None:
