@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -56,9 +57,15 @@ class Outbox:
         self._count = 0
         self._ready = asyncio.Event()
         self._freed = asyncio.Event()
+        self._sent_at: float | None = None
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def waits(self) -> float:
+        """For how long (seconds) what was sent has not arrived; 0 where nothing is on its way."""
+        return 0.0 if self._sent_at is None else time.monotonic() - self._sent_at
 
     async def room(self) -> None:
         """Wait until another record may be put: back-pressure on whoever reads the topic."""
@@ -115,7 +122,9 @@ class Outbox:
             await self._ready.wait()
             self._ready.clear()
             parcels, self._known = self._known, []
+            self._sent_at = time.monotonic()
             await self._deliver(parcels)
+            self._sent_at = None
             for parcel in parcels:
                 parcel.done = True
                 # It may be long until it can be acknowledged.

@@ -54,8 +54,9 @@ class Health:
     """The signs of life and of readiness of a worker with a plugged app.
 
     Live: its agents run, its sampler thread runs, its consumer answers, and events that wait are being worked on (some
-    progress within `stalled_after` seconds). Ready: live, it is in its group, and its tables are recovered. A worker
-    that is starting, recovering, or cut off from its broker is live and not ready.
+    progress within `stalled_after` seconds). Ready: live, it is in its group, its tables are recovered, and the broker takes
+    what it writes. A worker that is starting, recovering, cut off from its broker, or whose broker takes nothing (for too few
+    of its nodes are there) is live and not ready.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Health:
 
     async def ready(self) -> list[Sign]:
         """What a readiness probe looks at."""
-        return [*await self.live(), self._group(), self._tables()]
+        return [*await self.live(), self._group(), self._tables(), self._deliveries()]
 
     async def partitions(self) -> list[Partition]:
         """The partitions of the events topic that this worker has. Raises TimeoutError when the consumer is stuck."""
@@ -143,7 +144,7 @@ class Health:
         return self._clock() - self._progress_at
 
     def _is_ready(self) -> bool:
-        return self._group().well and self._tables().well
+        return self._group().well and self._tables().well and self._deliveries().well
 
     @property
     def _recovery(self) -> Recovery:
@@ -163,3 +164,11 @@ class Health:
     def _tables(self) -> Sign:
         recovered = self._recovery.completed.is_set() and not self.app.in_recovery
         return Sign("tables", recovered, "recovered" if recovered else "recovering")
+
+    def _deliveries(self) -> Sign:
+        agents = self.plugged.forecast_agent, self.plugged.alert_agent
+        waits = max(agent.outbox.waits for agent in agents if agent is not None)
+        # A group's coordinator may answer while no record is taken: too few copies are in step.
+        if waits > self.app.conf.broker_session_timeout:
+            return Sign("deliveries", False, f"the broker has not taken what was sent for {waits:.0f} s")
+        return Sign("deliveries", True, "arrive")

@@ -59,13 +59,15 @@ ORDINARY = Ways()
 class Worker:
     """A worker process; its log is in the file `log`.
 
-    `said` is what its /livez has ever answered; anything but 200, and an orchestrator would restart it.
+    `said` is what its /livez has ever answered; anything but 200, and an orchestrator would restart it. `ills` are the signs
+    that it then gave.
     """
 
     def __init__(self, settings: Settings, engine: Double, log: Path, ways: Ways) -> None:
         self.log = log
         self.replaced = False
         self.said: set[int] = set()
+        self.ills: list[str] = []
         self.settings = dataclasses.replace(settings, web=Web(port=_free_port()))
         self._process: BaseProcess = context.Process(target=_work, args=(self.settings, engine, log, ways), daemon=True)
         self._process.start()
@@ -139,8 +141,11 @@ class Worker:
 
     def _look(self) -> None:
         while not self._over.wait(PROBE_EVERY):
-            if status := self.probe("/livez")[0]:
+            status, signs = self.probe("/livez")
+            if status:
                 self.said.add(status)
+                ills = {name: sign["detail"] for name, sign in signs.get("checks", {}).items() if not sign["ok"]}
+                self.ills += [f"{status} {ills}"] if status != 200 else []
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
@@ -186,8 +191,8 @@ class Fleet:
 
     @property
     def said_dead(self) -> list[str]:
-        """The logs of those whose /livez has ever said so."""
-        return [worker.log.name for worker in self.workers if worker.said - {200}]
+        """The logs of those whose /livez has ever said so, and what it said."""
+        return [f"{worker.log.name}: {worker.ills}" for worker in self.workers if worker.said - {200}]
 
     def stop(self) -> None:
         self.feel("well")

@@ -1,4 +1,4 @@
-"""Three nodes, and the leader of the events among them goes, by a crash and in order: workers go on, and nothing is lost."""
+"""Three nodes, of which one goes, by a crash and in order, or two at once: workers go on or wait, and nothing is lost."""
 
 import asyncio
 import contextlib
@@ -59,6 +59,15 @@ async def described(settings: Settings) -> list[dict[str, Any]]:
     return list(topic["partitions"])
 
 
+async def coordinator(settings: Settings) -> int:
+    """The node that keeps the workers' group."""
+    client = await connect(settings.kafka, WITHIN)
+    try:
+        return int(await client.find_coordinator(settings.worker.application))
+    finally:
+        await client.close()
+
+
 async def test_the_leader_of_the_events_goes_and_workers_go_on(
     fleet: Fleet, traffic: Traffic, settings: Settings, three: KafkaCluster, soak: bool
 ) -> None:
@@ -82,3 +91,32 @@ async def test_the_leader_of_the_events_goes_and_workers_go_on(
     assert not fleet.said_dead
     assert all(worker.running for worker in fleet.workers), fleet.logs()
     print(f"{len(faults)} leaders gone, {account.events_in} events, {account.duplicated} repeated records")
+
+
+@pytest.mark.parametrize("left", ["coordinator", "another"])
+async def test_two_of_three_nodes_are_gone_for_a_while_and_workers_wait(
+    fleet: Fleet, traffic: Traffic, settings: Settings, three: KafkaCluster, soak: bool, left: str
+) -> None:
+    """The one that is left takes no record, since Kafka wants two copies of each, and the cluster has no controller."""
+    fleet.start(2)
+    traffic.flow()
+    await asyncio.sleep(2)
+    await leader(settings, in_sync=3)
+    coordinates = await coordinator(settings)
+    kept = coordinates if left == "coordinator" else next(number for number in three.numbers if number != coordinates)
+    gone = [number for number in three.numbers if number != kept]
+    for number in gone:
+        three.kill_node(number)
+    await asyncio.sleep(30 if soak else 12)
+    # A restart would not help them, and they get nothing done.
+    assert await asyncio.to_thread(lambda: [(worker.live, worker.ready) for worker in fleet.workers]) == [(True, False)] * 2
+    for number in gone:
+        three.start_node(number)
+    await asyncio.to_thread(three.await_nodes, 3)
+    await asyncio.to_thread(fleet.await_ready)
+    await asyncio.sleep(2)
+    await traffic.pause()
+    account = await verdict(settings, traffic.sent, fleet.logs)
+    assert not fleet.said_dead
+    assert all(worker.running for worker in fleet.workers), fleet.logs()
+    print(f"{account.events_in} events, {account.duplicated} repeated records")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.operators.records import Output
 from stream_tpp.sampling.futures import Stats
 from stream_tpp.sampling.prefixes import Prefix, Prefixes
 from stream_tpp.topologies import early_warning
@@ -82,7 +83,7 @@ async def until(server: WebServer, name: str, value: float) -> None:
             await asyncio.sleep(0.02)
 
 
-async def send(app: faust.App, plugged: Plugged, count: int) -> None:
+async def send_events(app: faust.App, plugged: Plugged, count: int) -> None:
     for number in range(count):
         event = {"entity": f"e{number % 3}", "time": float(number), "type": "bad"}
         await plugged.events.send(key=event["entity"].encode(), value=orjson.dumps(event))
@@ -114,7 +115,7 @@ async def test_the_metrics_count_what_went_through(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
     async with running(app):
-        await send(app, plugged, 12)
+        await send_events(app, plugged, 12)
         await plugged.events.send(key=b"e", value=b"not json")
         await until(server, "stream_tpp_forecasts_total", 12)
         await until(server, "stream_tpp_warnings_read_total", 12)
@@ -154,7 +155,7 @@ async def test_a_dead_sampler_is_not_live(settings: Settings) -> None:
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
     async with running(app):
-        await send(app, plugged, 1)
+        await send_events(app, plugged, 1)
         await until(server, "stream_tpp_forecasts_total", 1)
         plugged.forecast_agent.sampler.stop()
         status, said = await get(server, "/livez")
@@ -169,19 +170,47 @@ async def test_events_that_wait_without_progress_are_a_stall(settings: Settings)
     app.conf.stream_wait_empty = False  # or the end of the test would wait for the event that never ends
     server = serve(app, Health(app, plugged, stalled_after=60.0, clock=clock), "127.0.0.1", 0)
     async with running(app):
-        await send(app, plugged, 1)
+        await send_events(app, plugged, 1)
         await until(server, "stream_tpp_forecasts_total", 1)
         await until(server, "stream_tpp_events_in_flight", 0)
         clock.now = 1000.0
         assert (await get(server, "/livez"))[0] == 200, "nothing waits, however long ago the last event was"
         plugged.forecast_agent.sampler.submit = lambda entity, token, request: None  # type: ignore[method-assign]
-        await send(app, plugged, 1)
+        await send_events(app, plugged, 1)
         await until(server, "stream_tpp_events_in_flight", 1)
         assert (await get(server, "/livez"))[0] == 200, "it has only just come"
         clock.now = 1061.0
         status, said = await get(server, "/livez")
     assert status == 503
     assert said["checks"]["consumer"]["detail"] == "1 events wait and none was worked on for 61 s"
+
+
+@pytest.mark.slow
+async def test_a_broker_that_takes_nothing_makes_a_worker_unready_and_not_dead(settings: Settings) -> None:
+    clock = Clock()
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged, stalled_after=60.0, clock=clock), "127.0.0.1", 0)
+    taken, outbox = asyncio.Event(), plugged.forecast_agent.outbox
+    send = outbox._send
+
+    async def held_up(output: Output) -> Awaitable[object]:
+        await taken.wait()
+        return await send(output)
+
+    outbox._send = held_up
+    async with running(app):
+        await send_events(app, plugged, 1)
+        async with asyncio.timeout(30):
+            while outbox.waits < 2 * settings.worker.session_timeout:
+                await asyncio.sleep(0.1)
+        clock.now = 1000.0
+        assert (await get(server, "/livez"))[0] == 200, "to start it anew would help nobody"
+        status, said = await get(server, "/readyz")
+        assert status == 503
+        assert said["checks"]["deliveries"]["detail"] == "the broker has not taken what was sent for 4 s"
+        taken.set()
+        await until(server, "stream_tpp_events_in_flight", 0)
+        assert (await get(server, "/readyz"))[0] == 200
 
 
 @pytest.mark.slow
