@@ -77,6 +77,10 @@ class ChangelogTable(Table[bytes, bytes]):
         with self._storing():
             self.data[key] = value
 
+    def items(self) -> Iterator[tuple[bytes, bytes]]:  # type: ignore[override]
+        with self._storing():
+            yield from super().items()
+
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         with self._storing():
             super().apply_changelog_batch(self._newest(batch))
@@ -394,6 +398,10 @@ class AlertAgent(RawAgent):
     ) -> None:
         super().__init__(app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience)
         self.alerts = alerts
+
+    def drop(self) -> int:
+        self.alerts.forget()
+        return super().drop()
 
     def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output]:
         return self.alerts.receive(record, committed)

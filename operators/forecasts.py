@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from stream_tpp.forecast import Forecast
-from stream_tpp.operators.records import Output, Source, encode, record_id
+from stream_tpp.operators.records import Output, Source, encode, record_id, warning_id
 from stream_tpp.warning.score import Score
 
 
@@ -47,7 +47,7 @@ def warning_record(entity: str, source: Source, made_at: float, score: Score, mo
     """The warning of one rule at the event at `source`. Raises NotANumber."""
     _refuse_nan([score.score, score.low, score.high, *score.lead_quantiles.values()])
     record = {
-        "id": f"{record_id(entity, source)}:{score.rule}",
+        "id": warning_id(entity, source, score.rule),
         "entity": entity,
         "made_at": made_at,
         "source": source._asdict(),

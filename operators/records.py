@@ -48,6 +48,11 @@ def record_id(entity: str, source: Source) -> str:
     return f"{entity}:{source.topic}:{source.partition}:{source.offset}"
 
 
+def warning_id(entity: str, source: Source, rule: str) -> str:
+    """The id of the warning by the rule, of the event at `source`."""
+    return f"{record_id(entity, source)}:{rule}"
+
+
 def seed_of(id: str) -> int:
     """The 63-bit seed of the futures simulated for the record of this id."""
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest()) >> 1
@@ -77,6 +82,6 @@ def stands_for_header(offsets: Iterable[int]) -> dict[str, bytes]:
     return {STANDS_FOR: named.encode()} if named else {}
 
 
-def encode(record: Mapping[str, Any]) -> bytes:
+def encode(record: Mapping[str, Any] | list[str]) -> bytes:
     """A record's JSON. Field order is the order of insertion, so that equal records are equal bytes."""
     return orjson.dumps(record)

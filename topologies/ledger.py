@@ -3,7 +3,8 @@
 What is owed: for each event either a forecast, under the id made of its entity and place, and one warning a rule; or a
 dead letter that holds its bytes; or nothing, where an event of the same entity and id came before (a repeat), or where
 the forecast of a later event of the entity says that it stands for this one (conflated). For the warnings, in their
-order: each change of an alert that the rules demand. What is owed and missing is lost; what is there again, byte for
+order: each change of an alert that the rules demand, and the end of each that stands when a warning in its partition is made
+more than the rule's horizon after the latest of its own. What is owed and missing is lost; what is there again, byte for
 byte, is duplicated; what another model made again, of an event delivered again, is remade; what is neither owed nor the
 same as before is contradictory.
 """
@@ -11,6 +12,7 @@ same as before is contradictory.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,6 +109,8 @@ class Ledger:
         self.conflated: dict[Place, Place] = {}
         self._seen: dict[tuple[int, str, str], Place] = {}
         self._standing: dict[tuple[int, str, str], _Standing] = defaultdict(_Standing)
+        # Of each partition of the warnings topic: when alerts lapse, some of which do not stand any more, or stand for longer.
+        self._lapses: dict[int, list[tuple[float, tuple[int, str, str]]]] = defaultdict(list)
         self._owed_alerts: dict[tuple[str, str], str] = {}
         self._duplicated = 0
         self._remade = 0
@@ -198,7 +202,7 @@ class Ledger:
             if entry.role == "forecasts":
                 self._forecast(record, output, _stands_for(entry))
             elif entry.role == "warnings":
-                self._warning(record, output, _stands_for(entry))
+                self._warning(record, output, _stands_for(entry), entry.partition)
             else:
                 self._is_new(self.alerts, (record["warning"], record["state"]), output, f"alert {output.id}")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -215,7 +219,7 @@ class Ledger:
         for offset in stands_for:
             self.conflated.setdefault(Place(place.partition, offset), place)
 
-    def _warning(self, record: Mapping[str, Any], output: _Output, stands_for: Sequence[int]) -> None:
+    def _warning(self, record: Mapping[str, Any], output: _Output, stands_for: Sequence[int], partition: int) -> None:
         source, rule = record["source"], record["rule"]
         place = Place(source["partition"], source["offset"])
         if output.id != f"{output.entity}:{self.topic}:{place.partition}:{place.offset}:{rule}":
@@ -223,17 +227,32 @@ class Ledger:
         warning = _Warning(output.id, output.entity, output.timestamp, output.digest, output.model, place, rule)
         self._is_new(self.warnings, output.id, warning, f"warning {output.id}")
         if rule in self.rules:
-            self._expect_alert(warning, float(record["score"]), float(record["made_at"]), bool(stands_for))
+            at = float(record["made_at"])
+            self._expect_lapses(partition, at)
+            self._expect_alert(warning, float(record["score"]), at, bool(stands_for), partition)
 
-    def _expect_alert(self, warning: _Warning, score: float, at: float, stands_for_others: bool) -> None:
-        standing = self._standing[warning.place.partition, warning.entity, warning.rule]
+    def _expect_lapses(self, partition: int, now: float) -> None:
+        lapses = self._lapses[partition]
+        while lapses and lapses[0][0] < now:
+            until, key = heapq.heappop(lapses)
+            standing = self._standing[key]
+            if standing.state.raised and standing.until == until:
+                standing.state = AlertState(False, until)
+                self._owed_alerts[standing.warning, "cleared"] = key[1]
+
+    def _expect_alert(self, warning: _Warning, score: float, at: float, stands_for_others: bool, partition: int) -> None:
+        key = warning.place.partition, warning.entity, warning.rule
+        standing, rule = self._standing[key], self.rules[warning.rule]
         if warning.place.offset <= standing.decided:
             return
-        standing.state, transition = decide(standing.state, self.rules[warning.rule], score, at)
+        standing.state, transition = decide(standing.state, rule, score, at)
         if transition is not None:
             self._owed_alerts[warning.id, transition] = warning.entity
-        # Until then a repeat changes nothing, and an event that comes late for the first time is none that was stood for.
-        if transition is not None or stands_for_others:
+        if standing.state.raised:
+            standing.warning, standing.until = warning.id, at + rule.horizon
+            heapq.heappush(self._lapses[partition], (standing.until, key))
+        # Otherwise a repeat changes nothing, and an event that comes late for the first time is none that was stood for.
+        if transition is not None or standing.state.raised or stands_for_others:
             standing.decided = warning.place.offset
 
     def _is_new(self, book: dict[Any, Any], key: Any, output: Any, what: str) -> bool:
@@ -337,10 +356,14 @@ class _Warning(_Output):
 
 @dataclass(slots=True)
 class _Standing:
-    """An alert of one entity and rule, and the offset of the event up to which it is decided."""
+    """An alert of one entity and rule, and the offset of the event up to which it is decided; its latest warning, and until
+    when it stands with no other.
+    """
 
     state: AlertState = AlertState()  # noqa: RUF009
     decided: int = -1
+    warning: str = ""
+    until: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

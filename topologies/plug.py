@@ -156,7 +156,7 @@ def plug(
     settle_at_rebalance(app, forecast_agent.settle)
     alert_agent = None
     if rules:
-        states = _table(ChangelogTable, app, "alert-states", topics.partitions, states_mark)
+        states = _table(ChangelogTable, app, "standing-alerts", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
         alert_agent = AlertAgent(
             app, states, written, post, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience

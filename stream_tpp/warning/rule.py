@@ -13,9 +13,10 @@ from stream_tpp.errors import StreamTppError
 class Rule:
     """Warn of an event of a type in `alarm` within `horizon` seconds, by its probability, the score.
 
-    An alert is raised at a score of `threshold` or more and cleared at one below `clear` (None: half the threshold);
-    after it was cleared, none is raised for `cooldown` seconds. `name` stands in the ids of records; left empty, it is
-    made of the alarm types and the horizon. Raises StreamTppError for values that make no rule.
+    An alert is raised at a score of `threshold` or more and cleared at one below `clear` (None: half the threshold), or
+    `horizon` seconds after the entity's latest warning; after it was cleared, none is raised for `cooldown` seconds. `name`
+    stands in the ids of records; left empty, it is made of the alarm types and the horizon. Raises StreamTppError for values
+    that make no rule.
     """
 
     alarm: Set[str]

@@ -22,13 +22,14 @@ async def test_a_hot_entity_many_cold_ones_and_odd_names(fleet: Fleet, traffic: 
     for _ in range(3):
         await traffic.burst(ODD)
     await traffic.send(b"not an event", b"junk")
+    await traffic.send(traffic.event("new", type="never seen"), b"new")
     await traffic.send(traffic.event("y" * 20_000), b"too long a name")
     fleet.running()[0].kill()
     fleet.start()
     await traffic.pause()
     account = await verdict(settings, traffic.sent, fleet.logs)
     assert not fleet.said_dead
-    assert dict(account.reasons) == {"not_json": 1, "oversized_entity": 1}
+    assert dict(account.reasons) == {"not_json": 1, "oversized_entity": 1, "unknown_type": 1}
     print(f"{account.events_in} events, {account.duplicated} repeated records")
 
 

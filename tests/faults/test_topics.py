@@ -85,7 +85,8 @@ async def test_a_changelog_emptied_by_retention_begins_its_histories_anew(
     traffic.flow()
     await asyncio.sleep(3)
     await traffic.pause()
-    # All is committed: what is read again would see another history than the first time.
+    # All is done, and committed at the end: what is read again would see another history than the first time.
+    await verdict(settings, traffic.sent, fleet.logs)
     assert await asyncio.to_thread(worker.end) == 0
     handled = await committed(settings)
     (changelog,) = [topic.name for topic in topics if "histories" in topic.name]

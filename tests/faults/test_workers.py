@@ -29,7 +29,9 @@ async def test_workers_that_are_killed_lose_nothing(fleet: Fleet, traffic: Traff
     print(f"{kills} kills, {account.events_in} events, {account.duplicated} repeated records")
 
 
-async def test_the_only_worker_is_killed_and_its_successor_goes_on(fleet: Fleet, traffic: Traffic, settings: Settings) -> None:
+async def test_the_only_worker_is_killed_and_its_successor_goes_on(
+    fleet: Fleet, traffic: Traffic, settings: Settings, soak: bool
+) -> None:
     (worker,) = fleet.start()
     traffic.flow()
     await asyncio.sleep(3)
@@ -41,6 +43,8 @@ async def test_the_only_worker_is_killed_and_its_successor_goes_on(fleet: Fleet,
     assert not fleet.said_dead
     back = await first_forecast_after(settings, died) - died
     print(f"{account.events_in} events, {account.duplicated} repeated records, back after {back:.1f} s")
+    # Elsewhere the machine may have other things to do.
+    assert not soak or back <= 10
 
 
 async def test_one_becomes_three_and_one_again_and_each_leaves_in_order(

@@ -14,7 +14,7 @@ from faust.types import TP
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import Slot
 from stream_tpp.operators.agents import ChangelogTable, ForecastAgent
-from stream_tpp.operators.alerts import Change, Mark, States, states_mark
+from stream_tpp.operators.alerts import Change, Kind, Mark, States, states_mark
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.forecasting import Forecasting
 from stream_tpp.operators.histories import Histories, slot_mark
@@ -275,4 +275,4 @@ def test_what_a_worker_that_was_cut_off_writes_late_does_not_undo_its_successors
 
 
 def test_the_age_of_alert_states_is_how_far_their_writer_had_read() -> None:
-    assert states_mark(States(Mark(0, 91, 8), [Change(90, 3, 1.0, True)]).pack()) == 8
+    assert states_mark(States(Mark(0, 91, 8, 61.0, 0.6), (Change(90, 3, 1.0, 0.6, Kind.RAISED),), "a", "events").pack()) == 8

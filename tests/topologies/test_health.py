@@ -252,6 +252,21 @@ def test_an_app_made_from_settings_serves_its_health_unless_told_not_to(settings
     assert [(server.host, server.port) for server in added] == [("127.0.0.1", 7077)]
 
 
+@pytest.mark.slow
+async def test_a_worker_serves_its_health_on_loopback_and_nothing_of_its_tables(settings: Settings) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    serve_as_set(app, plugged, replace(Web(), port=0))
+    (server,) = (service for service in app.boot_strategy.server() if isinstance(service, WebServer))
+    async with running(app):
+        assert [address[0] for address in server._runner.addresses] == ["127.0.0.1"]
+        # Where Faust's own server has its pages.
+        async with aiohttp.ClientSession() as session:
+            for path in ("/", "/tables/", f"/tables/{plugged.histories.name}/", "/router/", "/graph/", "/stats/"):
+                async with session.get(server.address + path) as answer:
+                    assert answer.status == 404
+        assert "Web" not in [service.label for service in app.boot_strategy.server()]
+
+
 def test_what_sampling_cost_is_counted_where_the_engine_adds_it_up(settings: Settings) -> None:
     engine = Engine()
     engine.stats = Stats(target_passes=2, row_passes=8, drafted=30, accepted=24, events=32)  # type: ignore[attr-defined]

@@ -97,6 +97,17 @@ def test_an_event_without_a_forecast_is_lost_and_its_warning_belongs_to_none() -
     assert (account.events_in, account.processed, account.lost, account.contradictory) == (5, 3, 1, 1)
 
 
+def test_an_alert_ends_a_horizon_after_its_latest_warning_by_whatever_is_heard_of_next() -> None:
+    raised = [event(10), forecast(10), warning(10, 0.6), alert(10, "raised")]
+    at_the_last = [event(70), forecast(70), warning(70, 0.4)]
+    assert audit([*raised, *at_the_last]).sound
+    too_late = [event(71), forecast(71), warning(71, 0.4)]
+    lapsed = alert(10, "cleared", id="a:events:0:10:crashes:lapsed", at=70.0)
+    assert audit([*raised, *too_late, lapsed]).sound
+    assert audit([*raised, *too_late]).lost == 1
+    assert audit([*raised, *at_the_last, *too_late, lapsed]).contradictory == 1
+
+
 @pytest.mark.parametrize("again", [forecast(2), warning(2, 0.8), alert(1, "raised"), dead_letter(4, b"{")])
 def test_the_same_record_again_is_duplicated(again: Entry) -> None:
     account = audit([*run(), again])
