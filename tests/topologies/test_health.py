@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.operators.records import Output
+from stream_tpp.operators.post import Fate, Letter
 from stream_tpp.sampling.futures import Stats
 from stream_tpp.sampling.prefixes import Prefix, Prefixes
 from stream_tpp.topologies import early_warning
@@ -193,9 +193,9 @@ async def test_a_broker_that_takes_nothing_makes_a_worker_unready_and_not_dead(s
     taken, outbox = asyncio.Event(), plugged.forecast_agent.outbox
     send = outbox._send
 
-    async def held_up(output: Output) -> Awaitable[object]:
+    async def held_up(letters: Sequence[Letter]) -> Sequence[Fate]:
         await taken.wait()
-        return await send(output)
+        return await send(letters)
 
     outbox._send = held_up
     async with running(app):
