@@ -4,7 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.native import inlined, native
 from stream_tpp.kernels.native.vectors import PANEL, PRODUCT_TILES
 
 _1, _2, _3, _4, _5, _6, _7, _8 = PRODUCT_TILES
@@ -28,27 +28,32 @@ def product(x, rows, weight, bias, y):
     Every sum runs over k from first to last, whatever the number of rows.
     """
     depth, x_step, y_step = weight.shape[1], x.shape[1], y.shape[1]
-    blocks = (rows + 7) // 8
     for panel in range(weight.shape[0]):
-        w_at, column = panel * depth * PANEL, panel * PANEL
-        done = 0
-        for block in range(blocks):
-            size = (rows - done + blocks - block - 1) // (blocks - block)
-            x_at, y_at = done * x_step, done * y_step + column
-            if size == 8:
-                _8(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 7:
-                _7(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 6:
-                _6(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 5:
-                _5(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 4:
-                _4(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 3:
-                _3(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            elif size == 2:
-                _2(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            else:
-                _1(x, x_at, x_step, weight, w_at, PANEL, depth, bias, column, y, y_at, y_step)
-            done += size
+        column = panel * PANEL
+        multiply(x, 0, x_step, rows, weight, panel * depth * PANEL, PANEL, depth, bias, column, y, column, y_step)
+
+
+@inlined
+def multiply(x, x_at, x_step, rows, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step):
+    """y[:rows, :32] = x[:rows, :depth] @ w[:depth, :32] + bias, in tiles of at most 8 rows; y_at is where in y the first number
+    lies, y_step the way from row to row, and so on."""
+    blocks = (rows + 7) // 8
+    for block in range(blocks):
+        size = (rows + blocks - block - 1) // (blocks - block)
+        if size == 8:
+            _8(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 7:
+            _7(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 6:
+            _6(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 5:
+            _5(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 4:
+            _4(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 3:
+            _3(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        elif size == 2:
+            _2(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        else:
+            _1(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+        rows, x_at, y_at = rows - size, x_at + size * x_step, y_at + size * y_step

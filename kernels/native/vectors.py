@@ -19,6 +19,8 @@ PANEL = 2 * LANES
 # exp(x) = 2^n exp(r), |r| <= log(2) / 2 (Cephes, expf): log(2) in two parts, and the polynomial's coefficients.
 LOG2_E, LN2_HIGH, LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+# 2^r, |r| <= 1/2: the polynomial of degree 5 with the least largest relative error, 1 at 0.
+EXP2 = (1.326465280726552e-3, 9.671511128544807e-3, 5.550733953714371e-2, 0.24022242426872253, 0.6931470036506653, 1.0)
 _ERF_P, _ERF = 0.3275911, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 _FLOAT = ir.FloatType()
@@ -78,6 +80,19 @@ class _Builder:
         p = self.fma(self.ir.fmul(p, r), r, self.ir.fadd(r, self.constant(1.0)))
         return self.ir.fmul(p, self.power_of_two(shifted))
 
+    def exp2(self, x: Any) -> Any:
+        """2^x for x <= 0, to 1.7e-7; what is below -125 counts as that."""
+        lowest, shift = self.constant(-125.0), self.constant(1.5 * 2**23)
+        x = self.ir.select(self.ir.fcmp_ordered("<", x, lowest), lowest, x)
+        shifted = self.ir.fadd(x, shift)
+        rest = self.ir.fsub(x, self.ir.fsub(shifted, shift))
+        p = self.constant(EXP2[0])
+        for coefficient in EXP2[1:]:
+            p = self.fma(p, rest, self.constant(coefficient))
+        whole = ir.VectorType(ir.IntType(32), LANES)
+        n = self.ir.shl(self.ir.bitcast(shifted, whole), ir.Constant(whole, [23] * LANES))
+        return self.ir.bitcast(self.ir.add(self.ir.bitcast(p, whole), n), _VECTOR)
+
     def vectors(self, count: Any) -> Any:
         """How many vectors hold `count` numbers."""
         return self.ir.sdiv(self.ir.add(count, index(LANES - 1)), index(LANES))
@@ -101,11 +116,30 @@ class _Builder:
         function = cgutils.get_or_insert_function(self.ir.module, add, f"llvm.vector.reduce.fadd.v{LANES}f32")
         return self.ir.call(function, [ir.Constant(_FLOAT, 0.0), vector], fastmath=("reassoc",))
 
+    def totals(self, vectors: list[Any]) -> Any:
+        """The sums of the lanes of up to 16 vectors, in the first lanes of one; each is summed in the same order.
+
+        Four steps add halves: of four neighbouring lanes, of two of those, and of the four quarters of a vector likewise.
+        """
+        for first, second in _HALVES:
+            pairs = [(vectors[i], vectors[min(i + 1, len(vectors) - 1)]) for i in range(0, len(vectors), 2)]
+            vectors = [self.ir.fadd(self.shuffle(a, b, first), self.shuffle(a, b, second)) for a, b in pairs]
+        return vectors[0]
+
+    def shuffle(self, a: Any, b: Any, lanes: list[int]) -> Any:
+        """The lanes so numbered of a (from 0) and b (from 16)."""
+        return self.ir.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+    def store_part(self, vector: Any, first: int, count: int, pointer: Any) -> None:
+        """Store `count` lanes from `first` on."""
+        part = self.shuffle(vector, vector, list(range(first, first + count)))
+        self.ir.store(part, self.ir.bitcast(pointer, part.type.as_pointer()), align=4)
+
     def accumulate(self, count: Any, sums: list[Any], step: Any) -> list[Any]:
-        """sums = step(i, sums) for i in 0 .. count - 1, count >= 1; the sums stay in registers."""
+        """sums = step(i, sums) for i in 0 .. count - 1; the sums stay in registers."""
         before = self.ir.block
         body, end = self.ir.append_basic_block("body"), self.ir.append_basic_block("end")
-        self.ir.branch(body)
+        self.ir.cbranch(self.ir.icmp_signed("<", index(0), count), body, end)
         self.ir.position_at_end(body)
         i = self.ir.phi(_INDEX)
         i.add_incoming(index(0), before)
@@ -120,7 +154,25 @@ class _Builder:
             phi.add_incoming(value, here)
         self.ir.cbranch(self.ir.icmp_signed("<", following, count), body, end)
         self.ir.position_at_end(end)
-        return new
+        results = [self.ir.phi(s.type) for s in sums]
+        for phi, first, last in zip(results, sums, new, strict=True):
+            phi.add_incoming(first, before)
+            phi.add_incoming(last, here)
+        return results
+
+
+def _in_quarters(first: list[int]) -> list[int]:
+    """What is done to the first four lanes, done to each four."""
+    return [4 * quarter + lane for quarter in range(4) for lane in first]
+
+
+_B = LANES
+_HALVES = (
+    (_in_quarters([0, _B, 1, _B + 1]), _in_quarters([2, _B + 2, 3, _B + 3])),
+    (_in_quarters([0, 1, _B, _B + 1]), _in_quarters([2, 3, _B + 2, _B + 3])),
+    ([*range(4), *range(8, 12), *range(16, 20), *range(24, 28)], [*range(4, 8), *range(12, 16), *range(20, 24), *range(28, 32)]),
+    ([*range(4), *range(8, 12), *range(16, 20), *range(24, 28)], [*range(4, 8), *range(12, 16), *range(20, 24), *range(28, 32)]),
+)
 
 
 def index(n: int) -> Any:
@@ -173,98 +225,97 @@ PRODUCT_TILES = tuple(_product_tile(rows) for rows in range(1, 9))
 
 
 def _weighted_tile(rows: int, depth: int):
-    """y[r, d] += sum over s < 16 `vectors` of x[r, s] w[d, s], for `rows` rows and `depth` columns of y; vectors >= 1."""
+    """y[r, d] = factor[r] times the sum over s of x[r, s] w[d, s], for `rows` rows and `depth` columns of y.
+
+    The sum goes over 16 `vectors` of x and w, then over 16 `more` from x[:, gap] and v[:, 0] on.
+    """
 
     @intrinsic
-    def tile(typing, x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step):
-        signature = types.void(x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step)
+    def tile(typing, x, x_at, x_step, w, w_at, w_step, vectors, gap, v, v_at, v_step, more, factor, factor_at, y, y_at, y_step):
+        arguments = x, x_at, x_step, w, w_at, w_step, vectors, gap, v, v_at, v_step, more, factor, factor_at, y, y_at, y_step
 
         def generate(context, builder, signature, arguments):
             b, kinds = _Builder(context, builder), signature.args
-            x, x_at, x_step, w, w_at, w_step, vectors, y, y_at, y_step = arguments
-            x_rows = [b.start(kinds[0], x, builder.add(x_at, builder.mul(x_step, index(r)))) for r in range(rows)]
-            w_rows = [b.start(kinds[3], w, builder.add(w_at, builder.mul(w_step, index(d)))) for d in range(depth)]
+            x, x_at, x_step, w, w_at, w_step, vectors, gap, v, v_at, v_step, more, factor, factor_at, y, y_at, y_step = arguments
 
-            def step(v, sums):
-                offset = builder.mul(v, index(LANES))
-                left = [b.load(b.at(row, offset)) for row in x_rows]
-                right = [b.load(b.at(row, offset)) for row in w_rows]
-                return [b.fma(left[i // depth], right[i % depth], total) for i, total in enumerate(sums)]
+            def lines(kind, array, at, step, count):
+                return [b.start(kind, array, builder.add(at, builder.mul(step, index(i)))) for i in range(count)]
 
-            for i, total in enumerate(b.accumulate(vectors, [_zero()] * (rows * depth), step)):
-                at = builder.add(y_at, builder.add(builder.mul(y_step, index(i // depth)), index(i % depth)))
-                place = b.start(kinds[7], y, at)
-                builder.store(builder.fadd(builder.load(place), b.total(total)), place)
+            def adding(x_rows, w_rows):
+                def step(i, sums):
+                    offset = builder.mul(i, index(LANES))
+                    left = [b.load(b.at(row, offset)) for row in x_rows]
+                    right = [b.load(b.at(row, offset)) for row in w_rows]
+                    return [b.fma(left[i // depth], right[i % depth], total) for i, total in enumerate(sums)]
+
+                return step
+
+            x_rows = lines(kinds[0], x, x_at, x_step, rows)
+            step = adding(x_rows, lines(kinds[3], w, w_at, w_step, depth))
+            sums = b.accumulate(vectors, [_zero()] * (rows * depth), step)
+            step = adding([b.at(row, gap) for row in x_rows], lines(kinds[8], v, v_at, v_step, depth))
+            sums = b.accumulate(more, sums, step)
+            factors = b.start(kinds[12], factor, factor_at)
+            # Four sums at a time lie in a quarter of the vector, or two of them with what doesn't count.
+            group = min(depth, 4)
+            if group < 4:
+                sums = [s for r in range(rows) for s in (sums[2 * r], sums[2 * r + 1], sums[2 * r + 1], sums[2 * r + 1])]
+            totals = b.totals(sums)
+            for i, row in enumerate(lines(kinds[14], y, y_at, y_step, rows)):
+                scaled = builder.fmul(totals, b.spread(b.at(factors, index(i))))
+                b.store_part(scaled, i * max(depth, 4), depth, row)
             return context.get_dummy_value()
 
-        return signature, generate
+        return types.void(*arguments), generate
 
     return tile
 
 
+# Of one row eight columns are summed at a time, or four; of two to four rows, four; of any, two.
+WEIGHTED_ROW = _weighted_tile(1, 8)
 WEIGHTED_TILES = tuple(_weighted_tile(rows, 4) for rows in range(1, 5))
 WEIGHTED_PAIRS = tuple(_weighted_tile(rows, 2) for rows in range(1, 5))
 
 
 @intrinsic
-def largest(typing, values, at, count, least):
-    """The largest of `least` and of `count` values from `at` on, count >= 1; of numbers among which is a NaN, any."""
+def softmax(typing, logits, at, count, null):
+    """Turn `count` >= 1 logits from `at` on into 2^(logit - largest), and into 0 those that fill the last vector up.
+
+    Returns one over the sum, of which with `null` a logit 0 is part. Where a logit is no number, nor is all the rest.
+    """
 
     def generate(context, builder, signature, arguments):
         b = _Builder(context, builder)
-        start, count = b.start(signature.args[0], *arguments[:2]), arguments[2]
-        least = b.spread_value(arguments[3])
+        start, count, null = b.start(signature.args[0], *arguments[:2]), arguments[2], arguments[3]
+        last = builder.sub(b.vectors(count), index(1))
+        inside, end = b.below(last, count), b.at(start, builder.mul(last, index(LANES)))
 
-        def step(v, tops):
-            new = builder.select(b.below(v, count), b.load(b.at(start, builder.mul(v, index(LANES)))), least)
-            return [builder.select(builder.fcmp_ordered(">", new, tops[0]), new, tops[0])]
+        def higher(new, top):
+            return builder.select(builder.fcmp_ordered(">", new, top), new, top)
 
-        top = b.accumulate(b.vectors(count), [least], step)[0]
+        def climb(v, tops):
+            return [higher(b.load(b.at(start, builder.mul(v, index(LANES)))), tops[0])]
+
+        least = builder.select(null, _zero(), b.constant(-np.inf))
+        top = b.accumulate(last, [higher(builder.select(inside, b.load(end), least), least)], climb)[0]
         kind = ir.FunctionType(_FLOAT, [_VECTOR])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fmax.v{LANES}f32")
-        return builder.call(function, [top], fastmath=("nnan",))
+        top = b.spread_value(builder.call(function, [top], fastmath=("nnan",)))
 
-    return types.float32(values, at, count, types.float32), generate
-
-
-@intrinsic
-def exponentiate(typing, values, at, count, top):
-    """values = exp(values - top) in place for `count` of them from `at` on, count >= 1, and 0 for those that fill the last
-    vector up; returns their sum."""
-
-    def generate(context, builder, signature, arguments):
-        b = _Builder(context, builder)
-        start, count = b.start(signature.args[0], *arguments[:2]), arguments[2]
-        top = b.spread_value(arguments[3])
-
-        def step(v, sums):
+        def weigh(v, sums):
             place = b.at(start, builder.mul(v, index(LANES)))
-            e = builder.select(b.below(v, count), b.exp(builder.fsub(b.load(place), top)), _zero())
-            b.store(e, place)
-            return [builder.fadd(sums[0], e)]
+            weight = b.exp2(builder.fsub(b.load(place), top))
+            b.store(weight, place)
+            return [builder.fadd(sums[0], weight)]
 
-        return b.total(b.accumulate(b.vectors(count), [_zero()], step)[0])
+        rest = builder.select(inside, b.exp2(builder.fsub(b.load(end), top)), _zero())
+        b.store(rest, end)
+        only = ir.Constant(_VECTOR, [1.0] + [0.0] * (LANES - 1))
+        nothing = builder.select(null, builder.fmul(b.exp2(builder.fsub(_zero(), top)), only), _zero())
+        total = b.total(b.accumulate(last, [builder.fadd(rest, nothing)], weigh)[0])
+        return builder.fdiv(ir.Constant(_FLOAT, 1.0), total)
 
-    return types.float32(values, at, count, types.float32), generate
-
-
-@intrinsic
-def scale_by(typing, values, at, count, factor):
-    """values *= factor for `count` of them from `at` on, count >= 1, and for those that fill the last vector up."""
-
-    def generate(context, builder, signature, arguments):
-        b = _Builder(context, builder)
-        start, factor = b.start(signature.args[0], *arguments[:2]), b.spread_value(arguments[3])
-
-        def step(v, _):
-            place = b.at(start, builder.mul(v, index(LANES)))
-            b.store(builder.fmul(b.load(place), factor), place)
-            return []
-
-        b.accumulate(b.vectors(arguments[2]), [], step)
-        return context.get_dummy_value()
-
-    return types.void(values, at, count, types.float32), generate
+    return types.float32(logits, at, count, types.boolean), generate
 
 
 @intrinsic

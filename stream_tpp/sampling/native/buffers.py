@@ -14,7 +14,7 @@ Array = NDArray[Any]
 class Work(NamedTuple):
     """Rows of a pass: x and clock enter the encoder, hidden leaves it; mixture and types are a head's raw outputs, float32.
 
-    The others hold what lies between two steps; weights [rows, S + C] and seen are attention's, scratch [M] float64.
+    The others hold what lies between two steps; weights [rows, S + C], factors and seen are attention's, scratch [M] float64.
     """
 
     x: Array
@@ -28,6 +28,7 @@ class Work(NamedTuple):
     gates: Array
     attended: Array
     weights: Array
+    factors: Array
     seen: Array
     scratch: Array
 
@@ -68,6 +69,7 @@ def new_work(weights, rows, columns):
         np.zeros((rows, gates), np.float32),
         np.zeros((rows, width), np.float32),
         np.zeros((rows, columns), np.float32),
+        np.zeros(rows, np.float32),
         np.zeros(rows, np.int64),
         np.zeros(max(weights.head.components, draft.head.components)),
     )

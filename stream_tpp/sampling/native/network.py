@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from stream_tpp.kernels.native.attention import attend
+from stream_tpp.kernels.native.attention import attend, end_of_slot
 from stream_tpp.kernels.native.functions import add, gelu, layer_norm, sigmoid, tanh
 from stream_tpp.kernels.native.mixture import log_softmax
-from stream_tpp.kernels.native.native import native
+from stream_tpp.kernels.native.native import ZERO, native
 from stream_tpp.kernels.native.product import product
 from stream_tpp.model.encoder import FARTHEST
 from stream_tpp.model.encodings import LATEST
@@ -85,11 +85,7 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
             norm = encoder.attention_norm
             layer_norm(x, rows, width, norm.gain, norm.shift, layer, work.narrow)
             product(work.narrow, rows, encoder.qkv.weight[layer], encoder.qkv.bias[layer], work.qkv)
-        for r in range(rows):
-            own_keys, own_values, c = keys[slot[r], layer], values[slot[r], layer], column[r]
-            for d in range(width):
-                own_keys[d, c] = work.qkv[r, width + d]
-                own_values[d, c] = work.qkv[r, 2 * width + d]
+        _remember(work.qkv, rows, slot, column, width, layer, keys, values)
         attend(
             work.qkv,
             rows,
@@ -104,6 +100,7 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
             values[:, layer],
             encoder.clocked,
             work.weights,
+            work.factors,
             work.attended,
         )
         if encoder.clocked:
@@ -125,6 +122,22 @@ def encode(encoder, rows, slot, column, prefix_keys, prefix_values, prefix_lengt
                 work.hidden[r, d] = x[r, d]
     else:
         layer_norm(x, rows, width, encoder.norm.gain, encoder.norm.shift, 0, work.hidden)
+
+
+@native
+def _remember(qkv, rows, slot, column, width, layer, keys, values):
+    """The keys and values in qkv [:rows, width:] go to column[r] of slot[r]; what lies side by side is written in turn."""
+    first = ZERO
+    while first < rows:
+        end = end_of_slot(slot, first, rows)
+        own_keys, own_values = keys[slot[first], layer], values[slot[first], layer]
+        for d in range(width):
+            for r in range(first, end):
+                own_keys[d, column[r]] = qkv[r, width + d]
+        for d in range(width):
+            for r in range(first, end):
+                own_values[d, column[r]] = qkv[r, 2 * width + d]
+        first = end
 
 
 @native

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,8 @@ class Head(NamedTuple):
 
 class Encoder(NamedTuple):
     """Layers stacked along the first dimension. `clocked` (AttNHP): queries, keys and values see [z(t), x], there is no feed-
-    forward part and no norm, and the arrays of those are empty. The query's scale is in its weights."""
+    forward part and no norm, and the arrays of those are empty. The scale of
+    queries, and log2(e), is in their weights."""
 
     event: Embedding
     clock: Clock
@@ -175,7 +177,7 @@ def _clock(encoding: Any, scale: float) -> Clock:
 def _scaled_queries(qkv: nn.Linear, heads: int) -> Linear:
     width = qkv.out_features // 3
     scale = torch.ones(3 * width)
-    scale[:width] = (width // heads) ** -0.5
+    scale[:width] = (width // heads) ** -0.5 * math.log2(math.e)
     return _panels(qkv.weight.detach() * scale[:, None], qkv.bias.detach() * scale)
 
 
