@@ -46,9 +46,9 @@ command.add_command(bench_stream.command)
     help="Where trained models are kept: a second run only measures.",
 )
 @click.option("--encoder", "encoders", type=click.Choice(ENCODERS), multiple=True, default=ENCODERS, help="May be repeated.")
-@click.option("--full", is_flag=True, help="Flights beside LOG, and models trained for 150 s instead of 60.")
+@click.option("--full", is_flag=True, help="Flights beside LOG, and models trained for 150 s instead of 95.")
 @click.option("--layers", type=click.IntRange(1), default=20, show_default=True, help="Of the targets that are trained.")
-@click.option("--train-seconds", type=click.FloatRange(min=1), help="For target and draft of each model.  [default: 60]")
+@click.option("--train-seconds", type=click.FloatRange(min=1), help="For target and draft of each model.  [default: 95]")
 @click.option("--draft-length", type=DRAFT_LENGTH, help="The same in every row.  [default: the fastest of a sweep, row by row]")
 @click.option("--mode", type=click.Choice(_MODES), default="joint", help="How drafted events are verified.")
 @click.option("--events", type=click.IntRange(1), help="Events of each path.  [default: 100; 20 for 16 x 64 paths]")
@@ -82,7 +82,7 @@ def sampler(
 
     if threads is not None:
         torch.set_num_threads(threads)
-    seconds = train_seconds or (150.0 if full else 60.0)
+    seconds = train_seconds or (150.0 if full else 95.0)
     named = iter([_own(model, log)]) if model is not None else _trained(log, encoders, full, layers, seconds, models)
     count = 1 if model is not None else len(encoders) * (len(PROCESSES) + 1 + (full and log.path != "flights"))
     rows: list[dict[str, Any]] = []

@@ -32,8 +32,12 @@ def train_draft(
     steps: int = 8,
     simulate: Callable[[Batch, int], Batch] | None = None,
     simulated: float = 0.0,
+    apart: int = 1,
 ) -> float:
-    """Make the draft cover the target's law, `steps` deep from every anchor; 1 - acceptance on the validation part.
+    """Make the draft cover the target's law, `steps` deep from its anchors; 1 - acceptance on the validation part.
+
+    The anchors of a batch are every `apart`-th event, from a random first one on: neighbours teach much the same, so a time limit
+    is better spent on more batches. Binned laws are large, N K numbers: there they are `steps` apart.
 
     Distilled, the loss is the cross-entropy under the target's law (types by their whole law, gaps by draws from it; exact for
     binned laws), plus the uncovered part of the law itself, plus the distance to the target's hidden states for a draft that
@@ -44,7 +48,8 @@ def train_draft(
     """
     random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     held_out = list(validation.judged())
-    binned = target.config.head == "binned"
+    if target.config.head == "binned":
+        apart = steps
 
     def epoch() -> list[Batch]:
         batches = train.epoch(random)
@@ -53,7 +58,7 @@ def train_draft(
         return [simulate(b, int(random.integers(2**62))) if random.random() < simulated else b for b in batches]
 
     def pair_of(batch: Batch) -> _Pair:
-        return _laws(draft, target, batch, steps, first=int(random.integers(steps)) if binned else 0)
+        return _laws(draft, target, batch, steps, apart, first=int(random.integers(apart)) if apart > 1 else 0)
 
     def distillation(batch: Batch) -> Tensor:
         pair = pair_of(batch)
@@ -93,8 +98,9 @@ def acceptance(draft: NeuralDraft[Any], target: Target, batches: Iterable[Batch]
     """
     generator = torch.Generator().manual_seed(_JUDGE_SEED)
     covered, places = 0.0, 0
+    apart = steps if target.config.head == "binned" else 1
     for batch in batches:
-        pair = _laws(draft, target, batch, steps)
+        pair = _laws(draft, target, batch, steps, apart)
         covered += float(compare(pair.p, pair.q, draws, generator).overlap[pair.counts].sum())
         places += int(pair.counts.sum())
     return covered / max(places, 1)
@@ -113,13 +119,13 @@ class _Pair(NamedTuple):
     distance: Tensor
 
 
-def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int, first: int = 0) -> _Pair:
-    """Binned laws are large, N K numbers: each place is shown at one depth, from anchors `steps` apart."""
+def _laws(draft: NeuralDraft[Any], target: Target, batch: Batch, steps: int, apart: int, first: int = 0) -> _Pair:
+    """From anchors `apart`, the first of which is event `first`."""
     block, lengths = batch.histories.block, batch.histories.lengths
     with torch.no_grad():
         law, hidden = target(block)
     rows, size = block.y.shape
-    anchors = slice(first % max(1, size - steps + 1), None, steps) if target.config.head == "binned" else slice(None)
+    anchors = slice(first % max(1, size - steps + 1), None, apart)
     q, place, foreseen = draft.taught(block, hidden, steps, anchors)
     index = torch.arange(rows)[:, None, None] * size + place
     p = law.reshape(rows * size).rows(index.reshape(-1)).reshape(*index.shape)

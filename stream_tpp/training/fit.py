@@ -24,6 +24,7 @@ from stream_tpp.training.optimise import Schedule
 
 _TARGET_SHARE = 0.6
 _JUDGED_BATCHES = 32
+_APART = 4  # under a time limit
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def fit(split: Split, recipe: Recipe) -> Fitted:
             recipe.distill,
             simulate=(lambda batch, seed: continued(batch, model, seed)) if recipe.simulated else None,
             simulated=recipe.simulated,
+            apart=1 if recipe.time_limit is None else _APART,
         )
     return Fitted(
         model,

@@ -36,7 +36,9 @@ def test_it_is_the_formula_over_what_is_seen(null: bool, width: int, heads: int,
     weights, out = np.full((13, 128 + 64 + 32), np.nan, np.float32), np.full((13, width), np.nan, np.float32)
     factors = np.zeros(13, np.float32)
     scaled = (queries * np.log2(np.e)).astype(np.float32)
-    attend(scaled, 13, heads, width, slot, seen, prefix_keys, prefix_values, prefix_length, keys, values, null, weights, factors, out)
+    attend(
+        scaled, 13, heads, width, slot, seen, prefix_keys, prefix_values, prefix_length, keys, values, null, weights, factors, out
+    )
     for row in range(13):
         mine = keys[slot[row], :, : seen[row]], values[slot[row], :, : seen[row]]
         both = (
