@@ -88,8 +88,17 @@ class PackedSlots(MutableMapping[bytes, bytes]):
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
         entity, place = entity_of(key)
-        slot = Slot.unpack(value)
-        packed = self._packed.get(entity) or HEAD.pack(0, slot.offset, round(slot.time))
+        self._put(entity, place, Slot.unpack(value), self._packed.get(entity))
+
+    def offer(self, key: bytes, value: bytes) -> None:
+        """Put a slot in its place, unless a later event has it."""
+        entity, place = entity_of(key)
+        slot, packed = Slot.unpack(value), self._packed.get(entity)
+        if packed is None or slot.offset >= _offset(packed, place):
+            self._put(entity, place, slot, packed)
+
+    def _put(self, entity: bytes, place: int, slot: Slot, packed: bytes | None) -> None:
+        packed = packed or HEAD.pack(0, slot.offset, round(slot.time))
         try:
             self._packed[entity] = _with(packed, place, slot)
         except struct.error:
@@ -97,14 +106,6 @@ class PackedSlots(MutableMapping[bytes, bytes]):
             slots += [None] * (place + 1 - len(slots))
             slots[place] = slot
             self._packed[entity] = _laid_out(slots)
-
-    def offer(self, key: bytes, value: bytes) -> None:
-        """Put a slot in its place, unless a later event has it."""
-        entity, place = entity_of(key)
-        packed = self._packed.get(entity)
-        held = _slot(packed, place) if packed else None
-        if held is None or held.offset <= int.from_bytes(value[:8], "little", signed=True):
-            self[key] = value
 
     def __delitem__(self, key: bytes) -> None:
         raise TypeError("slots are written over, never deleted")
@@ -155,16 +156,26 @@ def _with(packed: bytes, place: int, slot: Slot) -> bytes:
     size = layout.record.size
     at = HEAD.size + place * size
     record = layout.pack(base, since, slot)
-    missing = max(at - len(packed), 0) // size
-    if missing:
-        packed += layout.pack(base, since, None) * missing
-    return packed[:at] + record + packed[at + size :]
+    missing = at - len(packed)
+    if missing < 0:
+        return packed[:at] + record + packed[at + size :]
+    return packed + layout.pack(base, since, None) * (missing // size) + record if missing else packed + record
 
 
 def _slot(packed: bytes, place: int) -> Slot | None:
     layout, base, since = _head(packed)
     at = HEAD.size + place * layout.record.size
     return layout.slot(base, since, layout.record.unpack_from(packed, at)) if at < len(packed) else None
+
+
+def _offset(packed: bytes, place: int) -> int:
+    """The offset of the slot at the place, -1 where there is none."""
+    layout, base, _ = _head(packed)
+    at = HEAD.size + place * layout.record.size
+    if at >= len(packed):
+        return -1
+    offset: int = layout.record.unpack_from(packed, at)[0]
+    return -1 if offset == layout.empty else base + offset
 
 
 def _slots(packed: bytes) -> Iterator[Slot | None]:
