@@ -97,8 +97,8 @@ class Health:
                     for tp in sorted(consumer.assignment())
                     if tp.topic == topic
                 ]
-        except (ConsumerNotStarted, KafkaError):
-            # It is starting, ending, or being assigned anew.
+        except (ConsumerNotStarted, KafkaError, AssertionError):
+            # It is starting, ending, or being assigned anew: aiokafka asserts that a partition is assigned still.
             return []
         except RuntimeError as error:
             # Its thread has ended, event loop and all.

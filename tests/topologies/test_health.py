@@ -16,6 +16,7 @@ import faust
 import numpy as np
 import orjson
 import pytest
+from faust.types import TP
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.operators.post import Fate, Letter
@@ -161,6 +162,27 @@ async def test_a_dead_sampler_is_not_live(settings: Settings) -> None:
         status, said = await get(server, "/livez")
     assert status == 503
     assert said["checks"]["sampler"] == {"ok": False, "detail": "dead"}
+
+
+@pytest.mark.slow
+async def test_a_partition_that_goes_while_it_is_looked_at_is_no_fault(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, plugged = early_warning.create(settings, Engine())
+    server = serve(app, Health(app, plugged), "127.0.0.1", 0)
+
+    async def position(tp: TP) -> int:
+        return 0
+
+    async with running(app):
+        # Of partition 9, aiokafka's consumer knows nothing.
+        monkeypatch.setattr(app.consumer, "assignment", lambda: {TP("events", 9)})
+        monkeypatch.setattr(app.consumer, "position", position)
+        with pytest.raises(AssertionError, match="not assigned"):
+            app.consumer.highwater(TP("events", 9))
+        for path in ("/livez", "/readyz"):
+            assert (await get(server, path))[0] == 200
+        assert (await metrics(server))["stream_tpp_live"] == 1
 
 
 @pytest.mark.slow
