@@ -4,8 +4,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_tpp.kernels.native.native import inlined, native
-from stream_tpp.kernels.native.vectors import PANEL, PRODUCT_TILES
+from stream_tpp.kernels.native.native import ZERO, inlined, native
+from stream_tpp.kernels.native.vectors import PANEL, PRODUCT_ROW, PRODUCT_ROW_PANELS, PRODUCT_TILES
 
 _1, _2, _3, _4, _5, _6, _7, _8 = PRODUCT_TILES
 
@@ -27,10 +27,16 @@ def product(x, rows, weight, bias, y):
 
     Every sum runs over k from first to last, whatever the number of rows.
     """
-    depth, x_step, y_step = weight.shape[1], x.shape[1], y.shape[1]
-    for panel in range(weight.shape[0]):
+    count, depth, x_step, y_step = weight.shape[0], weight.shape[1], x.shape[1], y.shape[1]
+    panel, step = ZERO, depth * PANEL
+    while rows == 1 and panel + PRODUCT_ROW_PANELS <= count:
         column = panel * PANEL
-        multiply(x, 0, x_step, rows, weight, panel * depth * PANEL, PANEL, depth, bias, column, y, column, y_step)
+        PRODUCT_ROW(x, 0, x_step, weight, panel * step, PANEL, step, depth, bias, column, y, column, y_step)
+        panel += PRODUCT_ROW_PANELS
+    while panel < count:
+        column = panel * PANEL
+        multiply(x, 0, x_step, rows, weight, panel * step, PANEL, depth, bias, column, y, column, y_step)
+        panel += 1
 
 
 @inlined
@@ -41,19 +47,19 @@ def multiply(x, x_at, x_step, rows, w, w_at, w_step, depth, bias, bias_at, y, y_
     for block in range(blocks):
         size = (rows + blocks - block - 1) // (blocks - block)
         if size == 8:
-            _8(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _8(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 7:
-            _7(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _7(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 6:
-            _6(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _6(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 5:
-            _5(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _5(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 4:
-            _4(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _4(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 3:
-            _3(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _3(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         elif size == 2:
-            _2(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _2(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         else:
-            _1(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+            _1(x, x_at, x_step, w, w_at, w_step, 0, depth, bias, bias_at, y, y_at, y_step)
         rows, x_at, y_at = rows - size, x_at + size * x_step, y_at + size * y_step

@@ -183,37 +183,34 @@ def _zero() -> Any:
     return ir.Constant(_VECTOR, [0.0] * LANES)
 
 
-def _product_tile(rows: int):
-    """y[r, :32] = bias[:32] + x[r, :depth] @ w[:depth, :32] for `rows` rows, with all sums in registers.
+def _product_tile(rows: int, panels: int = 1):
+    """y[r, :N] = bias[:N] + x[r, :depth] @ w[:depth, :N] for `rows` rows and N = 32 `panels`, with all sums in registers.
 
-    x_at is where in x the first number lies, x_step the way from row to row; and so on.
+    x_at is where in x the first number lies, x_step the way from row to row, and so on; w_panel is the way from panel to panel.
     """
 
     @intrinsic
-    def tile(typing, x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step):
-        signature = types.void(x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step)
+    def tile(typing, x, x_at, x_step, w, w_at, w_step, w_panel, depth, bias, bias_at, y, y_at, y_step):
+        signature = types.void(x, x_at, x_step, w, w_at, w_step, w_panel, depth, bias, bias_at, y, y_at, y_step)
 
         def generate(context, builder, signature, arguments):
             b, kinds = _Builder(context, builder), signature.args
-            x, x_at, x_step, w, w_at, w_step, depth, bias, bias_at, y, y_at, y_step = arguments
-            w_start, bias_start = b.start(kinds[3], w, w_at), b.start(kinds[7], bias, bias_at)
+            x, x_at, x_step, w, w_at, w_step, w_panel, depth, bias, bias_at, y, y_at, y_step = arguments
+            bias_start = b.start(kinds[8], bias, bias_at)
+            w_starts = [b.start(kinds[3], w, builder.add(w_at, builder.mul(w_panel, index(i)))) for i in range(panels)]
             x_rows = [b.start(kinds[0], x, builder.add(x_at, builder.mul(x_step, index(r)))) for r in range(rows)]
-            first = [b.load(bias_start), b.load(b.at(bias_start, index(LANES)))]
+            first = [b.load(b.at(bias_start, index(LANES * v))) for v in range(2 * panels)]
 
             def step(k, sums):
-                start = b.at(w_start, builder.mul(k, w_step))
-                columns = [b.load(start), b.load(b.at(start, index(LANES)))]
-                new = []
-                for r, row in enumerate(x_rows):
-                    number = b.spread(b.at(row, k))
-                    new += [b.fma(number, columns[0], sums[2 * r]), b.fma(number, columns[1], sums[2 * r + 1])]
-                return new
+                starts = [b.at(start, builder.mul(k, w_step)) for start in w_starts]
+                columns = [b.load(b.at(start, index(LANES * half))) for start in starts for half in (0, 1)]
+                numbers = [b.spread(b.at(row, k)) for row in x_rows]
+                return [b.fma(numbers[i // len(columns)], columns[i % len(columns)], s) for i, s in enumerate(sums)]
 
-            sums = b.accumulate(depth, first * rows, step)
-            for r in range(rows):
-                row = b.start(kinds[9], y, builder.add(y_at, builder.mul(y_step, index(r))))
-                b.store(sums[2 * r], row)
-                b.store(sums[2 * r + 1], b.at(row, index(LANES)))
+            for i, total in enumerate(b.accumulate(depth, first * rows, step)):
+                row, column = divmod(i, len(first))
+                at = builder.add(y_at, builder.add(builder.mul(y_step, index(row)), index(LANES * column)))
+                b.store(total, b.start(kinds[10], y, at))
             return context.get_dummy_value()
 
         return signature, generate
@@ -222,6 +219,9 @@ def _product_tile(rows: int):
 
 
 PRODUCT_TILES = tuple(_product_tile(rows) for rows in range(1, 9))
+# One row has sums enough to hide how long each takes only in several panels at once.
+PRODUCT_ROW_PANELS = 4
+PRODUCT_ROW = _product_tile(1, PRODUCT_ROW_PANELS)
 
 
 def _weighted_tile(rows: int, depth: int):

@@ -31,7 +31,7 @@ from stream_tpp.sampling.prefixes import Prefix, Prefixes, events_of
 from stream_tpp.sampling.residual import SamplingError
 
 _NO_END = 2**62
-_ROWS_AT_ONCE = 64
+_ROWS_AT_ONCE = 32
 T = TypeVar("T")
 
 
