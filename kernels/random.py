@@ -15,6 +15,9 @@ _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
 _STREAMS = 8
 
+# What the numbers of a sampling round are for.
+DRAFT, ACCEPT, RESIDUAL, BONUS, COINS = range(5)
+
 
 def _shift(x: Tensor, bits: int) -> Tensor:
     """Logical right shift; int64 tensors shift arithmetically."""
@@ -42,7 +45,7 @@ def row_keys(seeds: Sequence[int], first_path: int, paths: int, device: torch.de
 def uniform(keys: Tensor, sampling_round: int, stream: int, n: int, first: Tensor | int = 0) -> Tensor:
     """Uniform numbers strictly inside (0, 1), float64 [..., n], for keys int64 [...].
 
-    `stream` (below 8) says what the numbers of a sampling round are for; the numbers are those with index first ..
+    `stream` (below 8) says what the numbers of a sampling round are for, DRAFT and so on; they are those with index first ..
     first + n - 1, where `first` is one for all rows or int64 [...].
     """
     state = _mix(keys + _signed((sampling_round * _STREAMS + stream + 1) * _GOLDEN))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
-from stream_tpp.model.law import Law
+from stream_tpp.kernels.law import Law
 from stream_tpp.model.model import Model
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.sampling.futures import Futures, Stats

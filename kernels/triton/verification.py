@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""A round's joint verification in one kernel: `stream_tpp.sampling.verification.joint` where both laws are mixtures.
+"""A round's joint verification in one kernel: `stream_tpp.kernels.verification.joint` where both laws are mixtures.
 
 One program a row. It walks along the drafted events until one is turned down, and draws the event that comes next: a
 bonus from p, or from the residual (p - q)+ / Z by proposals from p until one is kept. Its uniform numbers are those of the
@@ -15,21 +15,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from stream_tpp.kernels.random import ACCEPT, BONUS, RESIDUAL
 from stream_tpp.kernels.triton.launch import Launch
 from stream_tpp.kernels.triton.mixture import categorical, density_of, drawn, drawn_above, load_components, pick
 from stream_tpp.kernels.triton.random import stream_state, uniform
 
-# The streams of a round's numbers, as in stream_tpp.sampling.residual.
-_ACCEPT = tl.constexpr(1)
-_RESIDUAL = tl.constexpr(2)
-_BONUS = tl.constexpr(3)
+_ACCEPT = tl.constexpr(ACCEPT)
+_RESIDUAL = tl.constexpr(RESIDUAL)
+_BONUS = tl.constexpr(BONUS)
 _NOTHING = tl.constexpr(float("-inf"))
 _INFINITY = tl.constexpr(float("inf"))
 _NUMBERS_PER_WARP = 256
 
 
 class Mixtures(NamedTuple):
-    """Laws of the next event at [R, n] places: the tensors of `stream_tpp.model.law.MixtureLaw`.
+    """Laws of the next event at [R, n] places: the tensors of `stream_tpp.kernels.law.MixtureLaw`.
 
     log_weights, locs, log_scales [R, n, M], log_types [R, n, K]; y_elapsed, log_tail [R, n] or None. float64.
     """

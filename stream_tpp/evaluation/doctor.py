@@ -18,12 +18,12 @@ from stream_tpp.evaluation.prompts import Prompt, choose_prompts
 from stream_tpp.evaluation.rounds import LENGTHS, Rounds, measure_rounds
 from stream_tpp.event import Event
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale, Law
+from stream_tpp.kernels.residual import SamplingError
 from stream_tpp.logs.histories import gather_histories
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.model import Model
-from stream_tpp.sampling.residual import SamplingError
 from stream_tpp.training.data import Batch, Crops, Observed
 from stream_tpp.training.distillation import acceptance
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
 from stream_tpp.processes.sequence import Floats
 
 _REACH, _POINTS = 9.0, 100

@@ -20,7 +20,7 @@ from stream_tpp.evaluation.paths import Paths
 from stream_tpp.evaluation.permutation import POWER, holm
 from stream_tpp.evaluation.prompts import Prompt
 from stream_tpp.history import History
-from stream_tpp.model.block import pack
+from stream_tpp.model.histories import pack
 from stream_tpp.processes.sequence import Floats, Integers
 
 if TYPE_CHECKING:

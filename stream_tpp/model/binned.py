@@ -19,7 +19,7 @@ from stream_tpp.model.bins import KNOTS, Bins
 
 @dataclass(frozen=True)
 class BinnedLaw:
-    """A histogram over (bin, type), with the law of `bins` inside each bin. See `stream_tpp.model.law.Law`.
+    """A histogram over (bin, type), with the law of `bins` inside each bin. See `stream_tpp.kernels.law.Law`.
 
     float64, normalised: log_bins [..., N]; log_types [..., N, K], of a type given the bin. y_elapsed [...]: the gap is known
     to be above it, and log_bins are given that. log_mass [..., N]: log probability of the permitted types in each bin before

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.model.precision import require_types
 

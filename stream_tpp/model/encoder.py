@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from stream_tpp.kernels.attention import causal_attention
-from stream_tpp.model.block import Block
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.rollout import STABLE_ROWS
 from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encodings import phases
 
-STABLE_ROWS = 16
 STABLE_POSITIONS = 4
 FARTHEST = 1e12
 

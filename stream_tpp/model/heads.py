@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from stream_tpp.kernels.law import MixtureLaw
 from stream_tpp.model.binned import BinnedHead
 from stream_tpp.model.config import TargetConfig
-from stream_tpp.model.law import MixtureLaw
 
 _LOG_SCALE_LOW, _LOG_SCALE_HIGH = -5.0, 3.0
 

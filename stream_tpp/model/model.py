@@ -9,11 +9,11 @@ from typing import Any, Self
 import torch
 
 from stream_tpp.history import History
-from stream_tpp.model.block import pack
+from stream_tpp.kernels.law import GapScale, Law
 from stream_tpp.model.config import ModelConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale, Law
+from stream_tpp.model.histories import pack
 from stream_tpp.model.next_event import NextEvent
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.draft_length import DraftLength, sample_by

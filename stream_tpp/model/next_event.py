@@ -19,7 +19,7 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
-from stream_tpp.model.law import GapScale, Law
+from stream_tpp.kernels.law import GapScale, Law
 
 _LEAST_GAP = 1e-300
 _DOUBLINGS, _HALVINGS = 64, 60

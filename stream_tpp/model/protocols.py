@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from stream_tpp.model.block import Block, Histories
-from stream_tpp.model.law import GapScale, Law
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, Law
+from stream_tpp.model.histories import Histories
 
 
 class Cache(Protocol):

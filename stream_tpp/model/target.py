@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from stream_tpp.model.block import Block, Histories
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import Law
 from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoders import build_encoder
 from stream_tpp.model.heads import build_head
-from stream_tpp.model.law import Law
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.precision import SinglePrecision
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stream_tpp.model.law import Law
+from stream_tpp.kernels.law import Law
 
 
 @dataclass

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
-from stream_tpp.model.law import Law
-from stream_tpp.sampling.verification import MODES
+from stream_tpp.kernels.law import Law
+from stream_tpp.kernels.verification import MODES
 
 L = TypeVar("L", bound=Law)
 

@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from stream_tpp.history import History
-from stream_tpp.kernels.random import row_keys, uniform
-from stream_tpp.model.block import Block, Histories, pack
-from stream_tpp.model.encoder import STABLE_ROWS
-from stream_tpp.model.law import GapScale, Law
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, Law
+from stream_tpp.kernels.random import DRAFT, row_keys, uniform
+from stream_tpp.kernels.residual import Draws, require_finite
+from stream_tpp.kernels.rollout import STABLE_ROWS
+from stream_tpp.kernels.verification import MODES, Verdict, bonus
+from stream_tpp.model.histories import Histories, pack
 from stream_tpp.model.precision import outside_autocast
 from stream_tpp.model.protocols import Draft, Rollout, Target
 from stream_tpp.sampling.futures import Futures, Stats, gather_events
 from stream_tpp.sampling.plan import Plan, elapsed_since, given, observed
-from stream_tpp.sampling.residual import DRAFT, Draws, require_finite
-from stream_tpp.sampling.verification import MODES, Verdict, bonus
 
 CPU = torch.device("cpu")
 

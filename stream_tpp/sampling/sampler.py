@@ -9,7 +9,7 @@ import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.protocols import Draft, Target
 from stream_tpp.sampling import reference
 from stream_tpp.sampling.futures import Futures

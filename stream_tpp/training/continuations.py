@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from stream_tpp.history import History
-from stream_tpp.model.block import pack
+from stream_tpp.model.histories import pack
 from stream_tpp.model.model import Model
 from stream_tpp.training.data import Batch
 

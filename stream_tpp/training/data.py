@@ -14,8 +14,8 @@ from stream_tpp import processes
 from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Event
 from stream_tpp.history import History
-from stream_tpp.model.block import Histories, pack
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.model.histories import Histories, pack
 
 _FEW_ENTITIES = 20
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
+from stream_tpp.kernels.law import Law
 from stream_tpp.model.draft import NeuralDraft
-from stream_tpp.model.law import Law
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Batch, Crops
 from stream_tpp.training.optimise import Schedule, optimise

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.binned import TimeBins
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.encoder import Encoder
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.baselines import log_normal_renewal_nll, poisson_nll
 from stream_tpp.training.continuations import continued

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stream_tpp.model.law import GapScale, Law
+from stream_tpp.kernels.law import GapScale, Law
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Batch, Crops
 from stream_tpp.training.optimise import Schedule, optimise

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stream_tpp.kernels.law import Law, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
-from stream_tpp.model.law import Law, MixtureLaw
 
 
 class Comparison(NamedTuple):

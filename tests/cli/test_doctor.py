@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from stream_tpp.cli.doctor import command
 from stream_tpp.cli.main import cli
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 
 QUICK = ["--histories", "2"]

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from stream_tpp.cli.evaluate import command
 from stream_tpp.cli.main import cli
+from stream_tpp.kernels.law import GapScale, Law
+from stream_tpp.kernels.residual import Draws
+from stream_tpp.kernels.verification import MODES, Verdict, joint
 from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale, Law
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.native import sampler as native
-from stream_tpp.sampling.residual import Draws
-from stream_tpp.sampling.verification import MODES, Verdict, joint
 
 QUICK = ["--sequences", "20", "--paths", "4", "--draws", "200", "--horizon", "5"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 
 

@@ -26,13 +26,13 @@ from stream_tpp.evaluation.doctor import (
 )
 from stream_tpp.event import Event
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.logs import read_log
 from stream_tpp.logs.histories import gather_histories
 from stream_tpp.model.checkpoint import load
 from stream_tpp.model.config import DraftConfig, DraftName, ModelConfig, TargetConfig
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.heads import MixtureHead
-from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.model import Model
 from stream_tpp.pretrained import FLIGHTS
 from tests.evaluation.test_rounds import rounds_of

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from stream_tpp.evaluation.mass import unnormalised
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
-from stream_tpp.model.law import GapScale, MixtureLaw
 
 SCALE = GapScale(3.0, 1.5, 1e-6)
 

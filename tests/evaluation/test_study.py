@@ -10,10 +10,10 @@ from stream_tpp.evaluation.prompts import Prompt
 from stream_tpp.evaluation.sampled import Sampler
 from stream_tpp.evaluation.study import Study
 from stream_tpp.history import History
+from stream_tpp.kernels.residual import Draws
 from stream_tpp.model.model import Model
 from stream_tpp.processes import Hawkes, Window
 from stream_tpp.sampling.native import sampler as native
-from stream_tpp.sampling.residual import Draws
 
 PROMPTS = [
     Prompt(History(np.cumsum(gaps), np.arange(len(gaps)) % 2, 0.0), float(np.sum(gaps)))

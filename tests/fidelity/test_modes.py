@@ -11,11 +11,11 @@ from torch import Tensor
 
 from stream_tpp.evaluation.fidelity import compare
 from stream_tpp.evaluation.paths import Paths
-from stream_tpp.model.block import Block
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.verification import MODES
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.verification import MODES
 
 from .test_truth import HISTORIES, QUIET
 from .toy import Toy, ToyDraft, ToyTarget

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 from stream_tpp.evaluation.fidelity import compare
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.kernels.mixture import categorical
 from stream_tpp.kernels.random import uniform
-from stream_tpp.model.block import Block, Histories
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.kernels.residual import GAP, Draws, Part, residual, type_residual
+from stream_tpp.kernels.verification import MODES, Verdict
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.sampling import reference, verification
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.residual import GAP, Draws, Part, residual, type_residual
-from stream_tpp.sampling.verification import MODES, Verdict
 
 from .test_truth import HISTORIES, QUIET
 from .toy import Toy, ToyCache, ToyDraft, ToyTarget

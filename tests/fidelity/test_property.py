@@ -8,8 +8,8 @@ from hypothesis import strategies as some
 
 from stream_tpp.evaluation.paths import Paths
 from stream_tpp.history import History
+from stream_tpp.kernels.verification import MODES
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.verification import MODES
 
 from .toy import Toy, ToyDraft, ToyTarget
 from .truth import Situation, departure, history

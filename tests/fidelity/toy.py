@@ -14,8 +14,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from stream_tpp.model.block import Block, Histories
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
 
 SCALE = GapScale(log_mean=0.5, log_std=1.5, floor=1e-9)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from stream_tpp.evaluation.paths import Paths
 from stream_tpp.history import History
-from stream_tpp.model.block import Histories, pack
+from stream_tpp.model.histories import Histories, pack
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.sampler import sample

@@ -13,12 +13,12 @@ from scipy import stats
 from torch import Tensor
 
 from stream_tpp.evaluation.fidelity import compare
+from stream_tpp.kernels.law import Law
 from stream_tpp.kernels.random import uniform
+from stream_tpp.kernels.verification import MODES
 from stream_tpp.model.binned import BinnedHead, BinnedLaw
 from stream_tpp.model.bins import Bins
-from stream_tpp.model.law import Law
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.verification import MODES
 from tests.fidelity.toy import Toy, ToyDraft, ToyTarget
 from tests.fidelity.truth import Situation, departure, history
 

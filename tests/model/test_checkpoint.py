@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.binned import BinnedHead, TimeBins
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.checkpoint import load, save
 from stream_tpp.model.config import DraftConfig, DraftName, HeadName, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.pretrained import FLIGHTS
 

@@ -10,14 +10,15 @@ from scipy import stats
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
-from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, DraftName, HeadName, ModelConfig, TargetConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.drafts.anchored import AnchoredDraft
 from stream_tpp.model.drafts.poisson import Counted, PoissonDraft
-from stream_tpp.model.law import GapScale, MixtureLaw
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.target import Target
 
 TYPES, PATHS, GAMMA = 5, 3, 4

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.model.block import Block, Histories
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import MixtureLaw
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoder import Encoder
-from stream_tpp.model.law import MixtureLaw
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.target import Target
 
 TYPES, PATHS, DAY = 5, 3, 86_400.0

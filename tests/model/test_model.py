@@ -6,8 +6,8 @@ import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 
 HISTORIES = [History(np.array([1.0, 3.0, 4.5]), np.array([0, 2, 1])), History(np.array([2.0]), np.array([1])), History()]

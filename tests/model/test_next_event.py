@@ -10,9 +10,9 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.next_event import NextEvent, quantiles
 
 from .test_model import HISTORIES, model

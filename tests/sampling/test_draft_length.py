@@ -11,8 +11,8 @@ import torch
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.draft_length import (
     LONGEST,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.sampling import reference, residual, verification
 from stream_tpp.sampling.futures import Futures

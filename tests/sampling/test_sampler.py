@@ -12,12 +12,12 @@ from scipy import stats
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.residual import SamplingError
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.residual import SamplingError
 from stream_tpp.sampling.sampler import Backend, sample
 
 TYPES = 4

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.topologies import early_warning, simulate
 from stream_tpp.topologies.settings import Forecasts, Sampler, Settings, Topics

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from stream_tpp.forecast import Forecaster
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.checkpoint import load, save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.operators.counters import Counters
 from stream_tpp.operators.sampler import Sampler

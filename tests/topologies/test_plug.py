@@ -14,9 +14,9 @@ from aiokafka import AIOKafkaProducer
 
 import stream_tpp
 from stream_tpp.errors import StreamTppError
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.topologies.broker import EmbeddedBroker
 from stream_tpp.topologies.connection import Connection

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 from stream_tpp.training.continuations import continued
 from stream_tpp.training.data import Batch, Crops, Observed

@@ -7,7 +7,7 @@ import torch
 from stream_tpp.errors import StreamTppError
 from stream_tpp.event import Event
 from stream_tpp.history import History
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.processes import paper_process, simulate
 from stream_tpp.training.data import Batch, Crops, Observed, fit_gap_scale, mean_gap, split_log, split_simulated
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.kernels.random import uniform
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.drafts import build_draft
-from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Crops, Observed
 from stream_tpp.training.distillation import acceptance, train_draft

@@ -13,13 +13,13 @@ from stream_tpp.evaluation.fidelity import compare
 from stream_tpp.evaluation.paths import Paths
 from stream_tpp.event import Event
 from stream_tpp.history import History
+from stream_tpp.kernels.law import Law
+from stream_tpp.kernels.residual import Draws
+from stream_tpp.kernels.verification import MODES, Verdict, bonus
 from stream_tpp.model.binned import BinnedHead
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import DraftConfig, DraftName, TargetConfig
 from stream_tpp.model.drafts.anchored import AnchoredDraft
-from stream_tpp.model.law import Law
-from stream_tpp.sampling.residual import Draws
-from stream_tpp.sampling.verification import MODES, Verdict, bonus
 from stream_tpp.training.data import Split, split_log, standardised_gaps
 from stream_tpp.training.fit import Fitted, Recipe, fit
 from stream_tpp.training.optimise import Schedule

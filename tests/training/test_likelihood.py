@@ -8,10 +8,10 @@ import torch
 from scipy import stats
 
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
 from stream_tpp.model.config import TargetConfig
-from stream_tpp.model.law import GapScale, MixtureLaw
 from stream_tpp.model.target import Target
 from stream_tpp.training.data import Batch, Crops, Observed
 from stream_tpp.training.likelihood import log_likelihood, negative_log_likelihood, train_target

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import ModelConfig
 from stream_tpp.model.draft import NeuralDraft
 from stream_tpp.model.drafts.anchored import AnchoredDraft
@@ -10,7 +11,6 @@ from stream_tpp.model.drafts.lstm import LSTMDraft
 from stream_tpp.model.drafts.moe import MoEDraft
 from stream_tpp.model.drafts.poisson import PoissonDraft
 from stream_tpp.model.drafts.transformer import TransformerDraft
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.target import Target
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stream_tpp.model.block import Block, Histories
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.rollout import draw_in_line
 from stream_tpp.model.config import DraftConfig, TargetConfig
-from stream_tpp.model.draft import NeuralDraft, Taught, draw_in_line, pick_path, pick_place
+from stream_tpp.model.draft import NeuralDraft, Taught, pick_path, pick_place
 from stream_tpp.model.encoder import EventEmbedding
 from stream_tpp.model.heads import build_head
-from stream_tpp.model.law import GapScale
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
 from stream_tpp.model.target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.model.block import Block
+from stream_tpp.kernels.block import Block
 from stream_tpp.model.config import DraftConfig, TargetConfig
 from stream_tpp.model.drafts.transformer import CachedDraft
 from stream_tpp.model.encoder import Embedded, Encoder

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
+from stream_tpp.kernels.rollout import conditioned
 from stream_tpp.model.binned import BinnedLaw, TimeBins
-from stream_tpp.model.block import Block, Histories
 from stream_tpp.model.config import DraftConfig, TargetConfig
-from stream_tpp.model.draft import NeuralDraft, Taught, conditioned, pick_path, pick_place
-from stream_tpp.model.law import GapScale, Law, MixtureLaw
+from stream_tpp.model.draft import NeuralDraft, Taught, pick_path, pick_place
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
 
 # The log of an exponential time of rate 1, as a mixture of normals (maximum likelihood; they overlap by 0.997). A draft may

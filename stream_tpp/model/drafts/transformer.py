@@ -12,13 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stream_tpp.model.block import Block, Histories
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.rollout import draw_along
 from stream_tpp.model.cache import Cache
 from stream_tpp.model.config import DraftConfig, TargetConfig
-from stream_tpp.model.draft import NeuralDraft, Taught, draw_along
+from stream_tpp.model.draft import NeuralDraft, Taught
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, FeedForwardLayer
 from stream_tpp.model.heads import Head, build_head
-from stream_tpp.model.law import GapScale
+from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from stream_tpp.model.block import Block
+from stream_tpp.kernels.block import Block
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, Layer, seconds_since_bos
 from stream_tpp.model.encodings import time_encoding

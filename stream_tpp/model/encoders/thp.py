@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from stream_tpp.model.block import Block
+from stream_tpp.kernels.block import Block
 from stream_tpp.model.config import TargetConfig
 from stream_tpp.model.encoder import Embedded, Encoder, EventEmbedding, FeedForwardLayer, seconds_since_bos
 from stream_tpp.model.encodings import time_encoding

@@ -1,8 +1,8 @@
 """Compile the sampler ahead of its first use: `python -m stream_tpp.sampling.native`, as when an image is built."""
 
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import ModelConfig, TargetConfig
-from stream_tpp.model.law import GapScale
 from stream_tpp.model.model import Model
 
 if __name__ == "__main__":

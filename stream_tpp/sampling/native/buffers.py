@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """Laws of the next event at places (s, i), float64, as `stream_tpp.model.law.MixtureLaw` has them."""
+    """Laws of the next event at places (s, i), float64, as `stream_tpp.kernels.law.MixtureLaw` has them."""
 
     log_weights: Array
     locs: Array

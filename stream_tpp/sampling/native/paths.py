@@ -12,10 +12,10 @@ import numpy as np
 from stream_tpp.kernels.native.native import ZERO, native
 from stream_tpp.kernels.native.random import stream_state, uniform
 from stream_tpp.kernels.native.vectors import PANEL
+from stream_tpp.kernels.random import DRAFT
 from stream_tpp.sampling.native.buffers import new_laws, new_work, widened
 from stream_tpp.sampling.native.network import embed, embed_event, encode, enter_draft, read_laws, set_law, step_draft
 from stream_tpp.sampling.native.verification import draw, verify
-from stream_tpp.sampling.residual import DRAFT
 
 PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS, FAILED = 0, 1, 2, 3, 4, 5
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stream_tpp.history import History
+from stream_tpp.kernels.law import GapScale
 from stream_tpp.kernels.random import row_keys
-from stream_tpp.model.block import pack
+from stream_tpp.kernels.residual import SamplingError
 from stream_tpp.model.drafts.anchored import AnchoredDraft
 from stream_tpp.model.heads import MixtureHead
-from stream_tpp.model.law import GapScale
+from stream_tpp.model.histories import pack
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, PASSES, ROW_PASSES
@@ -28,7 +29,6 @@ from stream_tpp.sampling.native.verification import MODES
 from stream_tpp.sampling.native.weights import Weights, gather_weights
 from stream_tpp.sampling.plan import Plan, elapsed_since, given, observed
 from stream_tpp.sampling.prefixes import Prefix, Prefixes, events_of
-from stream_tpp.sampling.residual import SamplingError
 
 _NO_END = 2**62
 _ROWS_AT_ONCE = 32

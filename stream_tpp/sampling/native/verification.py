@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
-"""Verification of one row's drafted events: the twin of `stream_tpp.sampling.verification`, mode by mode.
+"""Verification of one row's drafted events: the twin of `stream_tpp.kernels.verification`, mode by mode.
 
 p are the target's laws at n + 1 places of slot s, q the draft's at n. Where `low` is not NaN the first gap is known to be
 above it (-inf: nothing is known).
@@ -12,7 +12,7 @@ import numpy as np
 from stream_tpp.kernels.native.mixture import categorical, log_density, log_survival, sample, sample_above
 from stream_tpp.kernels.native.native import native
 from stream_tpp.kernels.native.random import stream_state, uniform
-from stream_tpp.sampling.residual import ACCEPT, BONUS, COINS, RESIDUAL
+from stream_tpp.kernels.random import ACCEPT, BONUS, COINS, RESIDUAL
 
 JOINT, SEQUENTIAL, HIERARCHICAL, BLOCK = range(4)
 MODES = {"joint": JOINT, "sequential": SEQUENTIAL, "hierarchical": HIERARCHICAL, "block": BLOCK}
@@ -119,7 +119,7 @@ def _rest(gap_first, first_stood, p, q, s, i, y, k, low, tails, key, number, wor
 
 @native
 def _block(p, q, s, y, k, limit, low, tails, key, number, work):
-    """The longest prefix that can stand, and log c there; see `stream_tpp.sampling.verification.block`."""
+    """The longest prefix that can stand, and log c there; see `stream_tpp.kernels.verification.block`."""
     numbers = stream_state(key, number, ACCEPT)
     log_c = np.zeros(limit + 1)
     for i in range(limit):

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from stream_tpp.kernels.law import MixtureLaw
 from stream_tpp.kernels.random import row_keys, uniform
-from stream_tpp.model.law import MixtureLaw
-from stream_tpp.sampling.residual import Draws, SamplingError
-from stream_tpp.sampling.verification import Verdict, joint
+from stream_tpp.kernels.residual import Draws, SamplingError
+from stream_tpp.kernels.verification import Verdict, joint
 
 GAMMA = 4
 Laws = tuple[MixtureLaw, MixtureLaw]

@@ -1,10 +1,9 @@
-"""The tensors of events that a model is fed."""
+"""Histories as the tensors that a model is fed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
@@ -12,36 +11,11 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.block import Block
+from stream_tpp.kernels.law import GapScale
 
 # A long history slides past a model in steps of so many events: in between, what was read of it stays as it is.
 _STEP = 10
-
-
-@dataclass(frozen=True)
-class Block:
-    """Events of leading shape [...], each row a stretch of one sequence [BOS, e_1, e_2, ...].
-
-    y float64: standardised log gap to the event before (0 for BOS). types int64: 0 .. K-1, K for BOS and for padding
-    (padding is told by lengths, never by type). times float64: seconds. origin float64: the time of the row's BOS.
-    """
-
-    y: Tensor
-    types: Tensor
-    times: Tensor
-    origin: Tensor
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return type(self)(change(self.y), change(self.types), change(self.times), change(self.origin))
-
-    def followed_by(self, other: Block) -> Block:
-        """Both along the last dimension."""
-        return Block(
-            torch.cat((self.y, other.y), -1),
-            torch.cat((self.types, other.types), -1),
-            torch.cat((self.times, other.times), -1),
-            torch.cat((self.origin, other.origin), -1),
-        )
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
-from stream_tpp.kernels.random import uniform
-from stream_tpp.model.law import Law
+from stream_tpp.kernels.law import Law
+from stream_tpp.kernels.random import ACCEPT, BONUS, COINS, RESIDUAL, uniform
 
-DRAFT, ACCEPT, RESIDUAL, BONUS, COINS = 0, 1, 2, 3, 4
 _FIRST_TRIES, _MOST_PROPOSALS = 4, 1 << 16
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_tpp.history import History, Ring, Slot
-from stream_tpp.model.block import pack
-from stream_tpp.model.law import GapScale
+from stream_tpp.kernels.law import GapScale
+from stream_tpp.model.histories import pack
 
 SCALE = GapScale(0.0, 1.0, 1.0)
 

@@ -7,8 +7,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from stream_tpp.kernels.law import GapScale, MixtureLaw
 from stream_tpp.kernels.random import uniform
-from stream_tpp.model.law import GapScale, MixtureLaw
 
 LEVEL = 1e-4
 SCALE = GapScale(log_mean=1.3, log_std=2.1, floor=1e-9)

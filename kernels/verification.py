@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from stream_tpp.kernels.dispatch import triton_is_installed
+from stream_tpp.kernels.law import Law, MixtureLaw
 from stream_tpp.kernels.mixture import categorical
-from stream_tpp.model.law import Law, MixtureLaw
-from stream_tpp.sampling.residual import (
+from stream_tpp.kernels.residual import (
     EVENT,
     GAP,
     GAP_GIVEN_TYPE,
