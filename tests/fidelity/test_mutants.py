@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from stream_tpp.evaluation.fidelity import compare
+from stream_tpp.kernels import verification
 from stream_tpp.kernels.block import Block
 from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.kernels.mixture import categorical
@@ -22,7 +23,7 @@ from stream_tpp.kernels.residual import GAP, Draws, Part, residual, type_residua
 from stream_tpp.kernels.verification import MODES, Verdict
 from stream_tpp.model.histories import Histories
 from stream_tpp.model.protocols import Rollout
-from stream_tpp.sampling import reference, verification
+from stream_tpp.sampling import reference
 from stream_tpp.sampling.plan import Plan
 
 from .test_truth import HISTORIES, QUIET

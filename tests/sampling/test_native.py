@@ -13,10 +13,11 @@ from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
+from stream_tpp.kernels import residual, verification
 from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.model import Model
-from stream_tpp.sampling import reference, residual, verification
+from stream_tpp.sampling import reference
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.native import sampler as native
 from stream_tpp.sampling.plan import Plan
