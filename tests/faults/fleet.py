@@ -160,6 +160,7 @@ class Fleet:
         self.folder = folder
         self.mood = folder / "mood"
         self.feel("well")
+        self.engine = Double(self.mood)
         self.workers: list[Worker] = []
         self._count = 0
 
@@ -179,7 +180,7 @@ class Fleet:
         """Start a worker, and do not wait."""
         self._count += 1
         log = self.folder / f"worker-{self._count}.log"
-        worker = Worker(settings or self.settings, Double(self.mood), log, ways)
+        worker = Worker(settings or self.settings, self.engine, log, ways)
         self.workers.append(worker)
         return worker
 

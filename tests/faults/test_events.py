@@ -1,10 +1,18 @@
 """Events that are odd in name, number or time."""
 
 import asyncio
+import dataclasses
+import os
+import random
+import time
 
+import orjson
 import pytest
 
-from stream_tpp.topologies.settings import Settings
+from stream_tpp.logs import read_log
+from stream_tpp.topologies.settings import Histories, Settings
+from stream_tpp.warning.rule import Rule
+from tests.faults.engine import RULE
 from tests.faults.fleet import Fleet, Ways
 from tests.faults.traffic import EPOCH, Traffic, verdict
 
@@ -51,3 +59,38 @@ async def test_clocks_that_jump_cost_dead_letters_at_most(fleet: Fleet, traffic:
     assert not fleet.said_dead
     assert dict(account.reasons) == {"too_late": 2}
     print(f"{account.events_in} events, {account.duplicated} repeated records")
+
+
+COLD = 20_000
+LOG = os.environ.get("STREAM_TPP_LOG")
+
+
+@pytest.mark.skipif(LOG is None, reason="STREAM_TPP_LOG names no log")
+@pytest.mark.timeout(1200)
+async def test_a_log_of_ones_own_with_an_event_of_a_cold_entity_for_each_of_its(
+    fleet: Fleet, traffic: Traffic, settings: Settings
+) -> None:
+    """500 a second, histories as a user gets them; the second most frequent type is the alarm. A worker is killed halfway."""
+    assert LOG is not None
+    log = list(read_log(LOG))
+    types = sorted({event.type for event in log}, key=[event.type for event in log].count, reverse=True)
+    fleet.engine = dataclasses.replace(fleet.engine, types=tuple(types), window=256)
+    rules = (Rule({types[1]}, horizon=60, threshold=0.6, clear=0.3, name=RULE),)
+    fleet.settings = dataclasses.replace(settings, histories=Histories(folder=settings.histories.folder), rules=rules)
+    fleet.start(2)
+    draw, began = random.Random(0), time.monotonic()
+    for number, event in enumerate(log):
+        for entity in (event.entity, f"cold-{draw.randrange(COLD)}"):
+            await traffic.send(orjson.dumps({"entity": entity, "time": event.time, "type": event.type}), entity.encode())
+        await asyncio.sleep(max(0.0, began + number / 250 - time.monotonic()))
+        if number == len(log) // 2:
+            fleet.running()[0].kill()
+            fleet.launch()
+    await traffic.pause()
+    account = await verdict(fleet.settings, traffic.sent, fleet.logs, within=600)
+    assert not fleet.said_dead
+    assert not account.dead_lettered
+    print(
+        f"{account.events_in} events, {account.conflated} conflated, {account.duplicated} repeated records, "
+        f"alerts {account.alerts_raised} raised, {account.alerts_cleared} cleared"
+    )
