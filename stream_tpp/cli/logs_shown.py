@@ -30,3 +30,5 @@ def log_to_stderr(level: str) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Once())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # At debug level it tells each step of a compilation, and takes minutes longer for it.
+    logging.getLogger("numba").setLevel(logging.WARNING)

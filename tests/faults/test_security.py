@@ -90,7 +90,8 @@ def test_a_worker_with_a_wrong_password_fails_with_one_sentence(settings: Settin
     wrong = dataclasses.replace(settings.kafka, sasl_mechanism="SCRAM-SHA-512", sasl_password=WRONG)
     config = tmp_path / "settings.toml"
     config.write_text(toml(dataclasses.replace(settings, kafka=wrong, forecasts=Forecasts("flights"), rules=())))
-    ended = subprocess.run([*WORKER, "--config", config], capture_output=True, text=True, timeout=60, check=False)
+    # The first worker of a machine compiles its sampler before it connects.
+    ended = subprocess.run([*WORKER, "--config", config], capture_output=True, text=True, timeout=240, check=False)
     said = ended.stderr.splitlines()
     assert ended.returncode == 1
     assert said[-1].startswith(f"Error: Kafka at {wrong.servers[0]} does not take the connection (")
