@@ -43,6 +43,7 @@ REPLAY_WITHIN = 150.0
 MAX_BATCH = 32
 # Eight at once cost half as much each as two do; worth waiting for.
 MAX_WAIT = 0.02
+STARTED_WITHIN = 300.0
 STALLED_AFTER = 60.0
 STOPPED_WITHIN = 30.0
 EMBEDDED = "embedded"
@@ -141,17 +142,20 @@ class Stage:
     booking: asyncio.Task[None]
     screen: Screen
 
+    async def until_ready(self) -> None:
+        """Wait until the worker reads its topics: the first one on a machine compiles the sampler before."""
+        began = time.monotonic()
+        while not await asyncio.to_thread(_ready, self.run.settings.web.port):
+            await self._pause()
+            if time.monotonic() - began > STARTED_WITHIN:
+                within = f"{STARTED_WITHIN:.0f} s"
+                raise StreamTppError(f"The worker was not ready within {within}: look into its log, {self.worker.log}.")
+
     async def until_settled(self, events: int) -> None:
         """Wait until so many events, and all that is owed for them, are on the topics."""
         view, seen, since = self.screen.view, -1, time.monotonic()
         while not self.run.ledger.settled(events):
-            self.screen.tick()
-            await asyncio.sleep(0.1)
-            if self.booking.done():
-                self.booking.result()
-            if not self.worker.running:
-                words, log = self.worker.last_words(), self.worker.log
-                raise StreamTppError(f"The worker ended in the middle of the run ({words}). Its log: {log}.")
+            await self._pause()
             if view.seen > seen:
                 seen, since = view.seen, time.monotonic()
             elif time.monotonic() - since > STALLED_AFTER:
@@ -160,11 +164,23 @@ class Stage:
                     f"look into its log, {self.worker.log}."
                 )
 
+    async def _pause(self) -> None:
+        """A moment. Raises StreamTppError where the worker, or the booking, has ended."""
+        self.screen.tick()
+        await asyncio.sleep(0.1)
+        if self.booking.done():
+            self.booking.result()
+        if not self.worker.running:
+            words, log = self.worker.last_words(), self.worker.log
+            raise StreamTppError(f"The worker ended in the middle of the run ({words}). Its log: {log}.")
+
 
 async def _replay(stage: Stage, cut: bool) -> None:
     """The warm-up at full speed, which tells how much the worker can do; the judged days at a pace that it can keep."""
     run, view = stage.run, stage.screen.view
     kafka, events = run.settings.kafka, run.settings.topics.events
+    view.stage = "starting the worker (the first one compiles the sampler: a minute)"
+    await stage.until_ready()
     view.stage = "warming up"
     await publish(run.flights.warm_up, events, kafka, partitions=PARTITIONS)
     await stage.until_settled(len(run.flights.warm_up))
@@ -250,6 +266,15 @@ def _metrics(port: int) -> dict[str, float]:
         return {}
     rows = [line.rpartition(" ") for line in lines if line and not line.startswith("#")]
     return {name: float(value) for name, _, value in rows}
+
+
+def _ready(port: int) -> bool:
+    """Whether the worker says so."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def _free_port() -> int:
