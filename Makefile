@@ -19,7 +19,7 @@ demo: $(VENV)/.demo ## the main job on real flights, from start to summary
 	@$(BIN)/stream-tpp demo
 
 test: lint types imports test-fast ## every check and every test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-fast: $(VENV)/.test ## the tests that take seconds and need no broker
 	$(BIN)/python -m stream_tpp.sampling.native
