@@ -2,7 +2,7 @@
 
 - One stream with `noack`, no `take`, concurrency 1: acknowledged in order, by the outbox, after delivery.
 - No exception leaves the loop but cancellation, since Faust would acknowledge the record that raised it.
-- Tables are written only within the agent's own iteration, where Faust knows the current event and its partition.
+- Tables are written only where Faust knows the current event and its partition: in the agent's own iteration, or `_as_current`.
 - A rebalance seeks every partition to its committed offset, so all that is in flight is forgotten then.
 """
 
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, Literal, cast
 import faust
 from aiokafka.errors import KafkaError
 from faust.exceptions import PartitionsMismatch
+from faust.streams import _current_event
 from faust.tables.table import Table
 from faust.types import TP, EventT, StreamT, TopicT
 from faust.types.tuples import Message
@@ -39,6 +41,9 @@ from stream_tpp.operators.records import Channel, Output, Record, Source
 from stream_tpp.operators.sampler import Sampler
 
 log = logging.getLogger(__name__)
+
+# Seconds between looks at whether what is held can be handled.
+TRY_AGAIN_EVERY = 0.01
 
 OnError = Literal["dead_letter", "stop"]
 
@@ -156,9 +161,14 @@ class RawAgent(ABC):
     `on_error` decides about an exception that no operator foresaw: the record becomes a dead letter, or the worker stops.
     Outputs that can't be delivered always stop it; the events are read again when it comes back.
 
+    A record that can't be handled before others are committed is held until they are, and those behind it go on; where
+    `in_order` is set they wait too.
+
     Where a rebalance or the worker's end begins, what is in flight has `patience` seconds to be done with; what is not is
     dropped, unacknowledged, and read again by whoever gets its partition.
     """
+
+    in_order = True
 
     def __init__(
         self,
@@ -180,12 +190,20 @@ class RawAgent(ABC):
         self.outbox = Outbox(self._send, limit=limit)
         self._names = {channel: topic.get_topic_name() for channel, topic in topics.items()}
         self._first: dict[TP, int] = {}
+        # In order; and for each partition the least offset that one of them waits for.
+        self._held: list[tuple[Parcel, EventT[Any]]] = []
+        self._awaited: dict[TP, int] = {}
+        self._holds, self._holds_none = asyncio.Event(), asyncio.Event()
+        self._holds_none.set()
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
         app.on_before_shutdown.connect(self._on_before_shutdown)
 
     @abstractmethod
     def handle(self, parcel: Parcel, record: Record, committed: int) -> list[Output] | None:
-        """What to write for the record; None when the outbox will be told later. Raises NotCommitted."""
+        """What to write for the record; None when the outbox will be told later.
+
+        Raises NotCommitted; unless the agent is `in_order`, for later records too as long as their order matters.
+        """
 
     @abstractmethod
     def refuse(self, record: Record, reason: str, detail: str) -> list[Output]:
@@ -198,6 +216,8 @@ class RawAgent(ABC):
         unacked = self.app.consumer.unacked
         unacked.difference_update([message for message in unacked if message.tp in self._first])
         self._first.clear()
+        self._held, self._awaited = [], {}
+        self._tell_held()
         return self.outbox.drop()
 
     async def settle(self) -> None:
@@ -216,32 +236,56 @@ class RawAgent(ABC):
 
     @contextlib.asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:
-        """The outbox publishes while the agent runs."""
+        """The outbox publishes while the agent runs, and what is held is tried again."""
         publisher = asyncio.create_task(self._publish(), name=f"stream-tpp {type(self).__name__} outbox")
+        holder = asyncio.create_task(self._try_again(), name=f"stream-tpp {type(self).__name__} held")
         try:
             yield
         finally:
             publisher.cancel()
+            holder.cancel()
 
     async def _take(self, event: EventT[Any]) -> None:
         epoch = self.outbox.epoch
         message = event.message
         self._first.setdefault(message.tp, message.offset)
         await self.outbox.room()
+        if self.in_order:
+            await self._holds_none.wait()
         # After a wait a rebalance may have passed; the record is then delivered again, to whoever has its partition.
-        while self.outbox.epoch == epoch:
-            try:
-                self._handle(Parcel(message.partition, partial(self._ack, event)), record_of(message))
-                return
-            except NotCommitted:
-                await self._commit(message.topic)
-            except Exception as error:
-                await self._stop(error, message)
+        if self.outbox.epoch == epoch:
+            parcel = Parcel(message.partition, partial(self._ack, event))
+            self.outbox.put(parcel)
+            await self._handle_held()
+            await self._handle_or_hold(parcel, event)
+
+    async def _handle_held(self) -> None:
+        """Handle those held that may be by now, in order: who comes after them must not pass them."""
+        if any(self._committed(tp) > least for tp, least in self._awaited.items()):
+            held, self._held, self._awaited = self._held, [], {}
+            for parcel, event in held:
+                await self._handle_or_hold(parcel, event)
+
+    async def _handle_or_hold(self, parcel: Parcel, event: EventT[Any]) -> None:
+        tp = event.message.tp
+        try:
+            with _as_current(event):
+                self._handle(parcel, record_of(event.message))
+        except NotCommitted as missing:
+            self._held.append((parcel, event))
+            self._awaited[tp] = min(missing.offset, self._awaited.get(tp, missing.offset))
+        except Exception as error:
+            await self._stop(error, event.message)
+        self._tell_held()
+
+    def _tell_held(self) -> None:
+        (self._holds if self._held else self._holds_none).set()
+        (self._holds_none if self._held else self._holds).clear()
 
     def _handle(self, parcel: Parcel, record: Record) -> None:
-        """Handle the record and put it into the outbox, in one go: nothing may come between."""
+        """Handle the record that lies in the outbox, in one go: nothing may come between."""
         try:
-            outputs = self.handle(parcel, record, self._committed(record.source))
+            outputs = self.handle(parcel, record, self._committed(TP(record.source.topic, record.source.partition)))
         except (NotCommitted, PartitionsMismatch, StoreFailed):
             raise
         except Exception as error:
@@ -249,24 +293,26 @@ class RawAgent(ABC):
                 raise
             log.exception("Could not process %s", record.source)
             outputs = self.refuse(record, "processing_failed", f"{type(error).__name__}: {error}")
-        parcel.outputs = None if outputs is None else self._addressed(outputs)
         parcel.writes = self.table.take_writes()
-        self.outbox.put(parcel)
+        if outputs is not None:
+            self.outbox.resolve(parcel, self._addressed(outputs))
 
-    def _committed(self, source: Source) -> int:
+    async def _try_again(self) -> None:
+        while True:
+            await self._holds.wait()
+            await self.app.commit({tp.topic for tp in self._awaited})
+            await self._handle_held()
+            # What is still in flight has to be acknowledged first.
+            await asyncio.sleep(TRY_AGAIN_EVERY)
+
+    def _committed(self, tp: TP) -> int:
         # Reading begins at the committed offset, so all before the first record is committed.
-        tp = TP(source.topic, source.partition)
         return max(self._first[tp], self.app.monitor.tp_committed_offsets.get(tp, 0))
 
     def _ack(self, event: EventT[Any]) -> None:
         message = event.message
         if event.ack():
             self.app.sensors.on_message_out(message.tp, message.offset, message)
-
-    async def _commit(self, topic: str) -> None:
-        await self.app.commit({topic})
-        # What is still in flight has to be acknowledged first.
-        await asyncio.sleep(0.01)
 
     async def _publish(self) -> None:
         try:
@@ -308,7 +354,12 @@ class RawAgent(ABC):
 
 
 class ForecastAgent(RawAgent):
-    """The agent on the events topic: what it asks of the engine, the sampler thread answers."""
+    """The agent on the events topic: what it asks of the engine, the sampler thread answers.
+
+    An entity whose ring is full of events that are not committed stops no other: see Histories.absorb.
+    """
+
+    in_order = False
 
     def __init__(
         self,
@@ -320,7 +371,7 @@ class ForecastAgent(RawAgent):
         forecaster: Forecaster,
         *,
         max_batch: int = 16,
-        max_wait: float = 0.005,
+        max_wait: float = 0.0,
         max_in_flight: int = 2048,
         conflate: bool = True,
         on_error: OnError = "dead_letter",
@@ -413,3 +464,12 @@ class AlertAgent(RawAgent):
 def record_of(message: Message) -> Record:
     source = Source(message.topic, message.partition, message.offset)
     return Record(source, message.timestamp, message.key, message.value, dict(message.headers or {}))
+
+
+@contextlib.contextmanager
+def _as_current(event: EventT[Any]) -> Iterator[None]:
+    token = _current_event.set(weakref.ref(event))
+    try:
+        yield
+    finally:
+        _current_event.reset(token)

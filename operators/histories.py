@@ -59,7 +59,8 @@ class Histories:
         """Take in the event: its history up to and with it, and whether it had been absorbed before (redelivered).
 
         None for a repeat: an event whose id came before. `committed`: offsets below it are committed. Raises
-        InvalidEvent (too_late, stale_offset) and NotCommitted.
+        InvalidEvent (too_late, stale_offset) and NotCommitted: then it does so for all later events of the entity, whatever
+        they are, until more is committed.
         """
         key = entity_key(source.partition, event.entity)
         ring = self._ring(key)
@@ -68,6 +69,8 @@ class Histories:
             # Written again: a table kept on disk may hold what its changelog lost in the crash.
             self._write(key, *found)
             return ring.as_of(source.offset), True
+        if source.offset > ring.mark and ring.must_be_committed >= committed:
+            raise NotCommitted(ring.must_be_committed)
         identity = identity_of(event.id)
         if ring.holds_identity(identity, before=source.offset):
             return None
@@ -83,8 +86,6 @@ class Histories:
                 f"Offset {ring.mark} of this partition was absorbed long before: the topic was made anew and its "
                 "histories were not. Delete their changelog topic, or give the app another id.",
             )
-        if ring.must_be_committed >= committed:
-            raise NotCommitted(ring.must_be_committed)
         slot = Slot(source.offset, event.time, type, identity)
         self._write(key, ring.place(), slot)
         ring.absorb(slot)

@@ -49,7 +49,7 @@ class Sampler(Generic[Token]):
         counters: Counters,
         *,
         max_batch: int = 16,
-        max_wait: float = 0.005,
+        max_wait: float = 0.0,
         conflate: bool = False,
         urgent: Callable[[Hashable], bool] = lambda entity: False,
     ) -> None:

@@ -77,7 +77,7 @@ class Forecaster:
         paths: int = 64,
         most_paths: int = 256,
         published: int = 0,
-        draft_length: int = 2,
+        draft_length: int = 0,
         prefix_bytes: int = MOST_BYTES,
     ) -> None:
         """Raises StreamTppError for a rule that names a type which the model doesn't know."""

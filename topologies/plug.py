@@ -80,7 +80,7 @@ def plug(
     reorder: int = 64,
     most_rings: int = 10_000,
     max_batch: int = 16,
-    max_wait: float = 0.005,
+    max_wait: float = 0.0,
     max_in_flight: int = 2048,
     conflate: bool = True,
     on_error: OnError = "dead_letter",

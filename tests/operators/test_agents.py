@@ -78,6 +78,10 @@ class Post:
         return [OSError("no broker") if letter.topic in self.broken else Arrived(TP(letter.topic, 0), 0) for letter in letters]
 
 
+class Event(SimpleNamespace):
+    """An event that may be referred to weakly."""
+
+
 class Stream:
     """The events topic as Faust's stream without automatic acknowledgement."""
 
@@ -103,7 +107,7 @@ class Stream:
             self.app.acked.append(offset)
             return True
 
-        self.queue.put_nowait(SimpleNamespace(message=message, ack=ack))
+        self.queue.put_nowait(Event(message=message, ack=ack))
 
     def noack(self) -> "Stream":
         return self
@@ -216,6 +220,52 @@ async def test_a_ring_that_is_full_of_uncommitted_events_has_them_committed_firs
         await worker.until_acked(*range(12))
     assert worker.app.commits > 0
     assert worker.counters.forecasts == 12
+
+
+async def test_an_entity_that_waits_for_a_commit_stops_no_other_and_stays_in_order(engine, event) -> None:
+    asked: list[tuple[str, float]] = []
+    free = threading.Event()
+
+    class Slow(engine):
+        def forecast(self, requests):
+            asked.extend((request.entity, request.now) for request in requests)
+            free.wait(WITHIN)
+            return super().forecast(requests)
+
+    worker = Worker(Slow(), window=2, slack=2, conflate=False)
+    async with running(worker):
+        for time in range(6):
+            worker.stream.put(event("hot", float(time)))
+        for time in range(2):
+            worker.stream.put(event("cold", float(time)))
+        async with asyncio.timeout(WITHIN):
+            while sum(b"cold" in key for key in worker.table) < 2:
+                await asyncio.sleep(0.002)
+        assert sum(b"hot" in key for key in worker.table) < 6
+        assert worker.app.acked == []
+        free.set()
+        await worker.until_acked(*range(8))
+    for entity, events in (("hot", 6), ("cold", 2)):
+        assert [now for name, now in asked if name == entity] == [float(time) for time in range(events)]
+    assert worker.counters.forecasts == 8
+
+
+async def test_records_held_when_a_rebalance_begins_are_left_to_their_redelivery(engine, event) -> None:
+    worker = Worker(engine(), window=1, slack=2)
+    worker.agent.sampler.submit = lambda entity, token, request: None  # type: ignore[method-assign]
+    async with running(worker):
+        for time in range(5):
+            worker.stream.put(event("a", float(time)))
+        async with asyncio.timeout(WITHIN):
+            while len(worker.agent.outbox) < 5:
+                await asyncio.sleep(0.002)
+        absorbed = len(worker.table)
+        assert absorbed < 5
+        assert worker.agent.drop() == 5
+        worker.app.monitor.tp_committed_offsets[TP("events", 0)] = 5
+        await asyncio.sleep(0.1)
+    assert len(worker.table) == absorbed
+    assert worker.app.acked == []
 
 
 async def test_a_record_in_hand_when_a_rebalance_begins_is_left_to_its_redelivery(engine, event) -> None:
