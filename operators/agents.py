@@ -298,12 +298,15 @@ class RawAgent(ABC):
             self.outbox.resolve(parcel, self._addressed(outputs))
 
     async def _try_again(self) -> None:
-        while True:
-            await self._holds.wait()
-            await self.app.commit({tp.topic for tp in self._awaited})
-            await self._handle_held()
-            # What is still in flight has to be acknowledged first.
-            await asyncio.sleep(TRY_AGAIN_EVERY)
+        try:
+            while True:
+                await self._holds.wait()
+                await self.app.commit({tp.topic for tp in self._awaited})
+                await self._handle_held()
+                # What is still in flight has to be acknowledged first.
+                await asyncio.sleep(TRY_AGAIN_EVERY)
+        except Exception as error:
+            await self.app.crash(error)
 
     def _committed(self, tp: TP) -> int:
         # Reading begins at the committed offset, so all before the first record is committed.

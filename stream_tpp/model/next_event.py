@@ -22,7 +22,7 @@ from stream_tpp.history import History
 from stream_tpp.kernels.law import GapScale, Law
 
 _LEAST_GAP = 1e-300
-_DOUBLINGS, _HALVINGS = 64, 60
+_DOUBLINGS, _CUTS, _PARTS = 64, 15, 16
 
 
 @dataclass(frozen=True)
@@ -109,24 +109,30 @@ class NextEvent:
 
 
 def quantiles(law: Law, levels: Tensor) -> Tensor:
-    """y [B, Q] below which the next gap lies with probability levels [Q], for a law [B]; by bisection."""
-    places = law.expand_tries(len(levels))
+    """y [B, Q] below which the next gap lies with probability levels [Q], for a law [B].
 
-    def below(y: Tensor) -> Tensor:
+    An interval that holds it is cut in _PARTS, all of them looked at in one call: what a call costs is not its arithmetic.
+    """
+    quantiles, inner = len(levels), torch.arange(1, _PARTS, dtype=torch.float64)
+    ends, cuts = law.expand_tries(quantiles), law.expand_tries(quantiles * len(inner))
+
+    def below(places: Law, y: Tensor, levels: Tensor) -> Tensor:
         """Whether the quantile is above y."""
         return torch.exp(places.log_survival(y)) > 1 - levels
 
-    low = torch.full((*law.shape, len(levels)), -1.0, dtype=torch.float64)
+    low = torch.full((*law.shape, quantiles), -1.0, dtype=torch.float64)
     high = -low
     for _ in range(_DOUBLINGS):  # a long silence after regular gaps is far out in y
-        too_high, too_low = ~below(low), below(high)
+        too_high, too_low = ~below(ends, low, levels), below(ends, high, levels)
         if not bool((too_high | too_low).any()):
             break
         low, high = torch.where(too_high, 2 * low, low), torch.where(too_low, 2 * high, high)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        above = below(middle)
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    of_cut = levels.repeat_interleave(len(inner))
+    for _ in range(_CUTS):
+        part = (high - low)[..., None] / _PARTS
+        y = low[..., None] + part * inner
+        passed = below(cuts, y.flatten(-2), of_cut).reshape(y.shape).sum(-1, keepdim=True)
+        low, high = (low[..., None] + part * passed)[..., 0], (low[..., None] + part * (passed + 1))[..., 0]
     return high
 
 

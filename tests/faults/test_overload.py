@@ -65,10 +65,8 @@ async def test_under_overload_the_newest_state_wins_and_alerts_do_not_wait_in_li
     assert await newest_is_of_the_last_event(settings)
     risky, others = await waited(settings, warm_up)
     told = [f"{name} p50 {each[49]:.2f} s, p99 {each[98]:.2f} s" for name, each in (("at risk", risky), ("others", others))]
-    print(
-        f"{account.events_in} events, {account.conflated} conflated, {account.duplicated} repeated, {lag} behind, {grown >> 20} MiB"
-    )
-    print("; ".join(told))
+    counts = f"{account.events_in} events, {account.conflated} conflated, {account.duplicated} repeated"
+    print(f"{counts}, {lag} behind, {grown >> 20} MiB; {'; '.join(told)}")
     # The engine's pace is the test's own; the order in which it is asked is what is put to the test.
     assert risky[89] < others[49], told
 
