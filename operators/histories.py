@@ -35,7 +35,7 @@ class Histories:
         table: MutableMapping[bytes, bytes],
         *,
         window: int = 256,
-        slack: int = 256,
+        slack: int = 1024,
         grace: float = 86_400.0,
         reorder: int = 64,
         most_rings: int = 10_000,

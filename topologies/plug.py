@@ -76,7 +76,7 @@ def plug(
     ahead: float | None = None,
     grace: float = 86_400.0,
     window: int | None = None,
-    slack: int = 256,
+    slack: int = 1024,
     reorder: int = 64,
     most_rings: int = 10_000,
     max_batch: int = 16,

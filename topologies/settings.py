@@ -118,7 +118,7 @@ class Histories(Section):
     """
 
     window: int = field(default=256, metadata={"least": 1})
-    slack: int = field(default=256, metadata={"least": 2})
+    slack: int = field(default=1024, metadata={"least": 2})
     reorder: int = field(default=64, metadata={"least": 0})
     grace: float = field(default=86_400.0, metadata={"least": 0.0})
     ahead: float | None = None

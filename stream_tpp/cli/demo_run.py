@@ -43,6 +43,8 @@ REPLAY_WITHIN = 150.0
 MAX_BATCH = 32
 # Eight at once cost half as much each as two do; worth waiting for.
 MAX_WAIT = 0.02
+# Slower than none with this small model on a CPU (see `[forecasts] draft_length`), but what drafting does is to be seen.
+DRAFT_LENGTH = 2
 STARTED_WITHIN = 300.0
 STALLED_AFTER = 60.0
 STOPPED_WITHIN = 30.0
@@ -103,7 +105,9 @@ def prepare(folder: Path, settings: Settings, broker: str, flights: Flights) -> 
     settings = dataclasses.replace(
         settings,
         topics=topics,
-        forecasts=dataclasses.replace(settings.forecasts, horizon=FORECAST_HORIZON, paths=PATHS, futures=PUBLISHED),
+        forecasts=dataclasses.replace(
+            settings.forecasts, horizon=FORECAST_HORIZON, paths=PATHS, futures=PUBLISHED, draft_length=DRAFT_LENGTH
+        ),
         sampler=dataclasses.replace(settings.sampler, max_batch=MAX_BATCH, max_wait=MAX_WAIT, conflate=False),
         histories=dataclasses.replace(settings.histories, grace=DAY, folder=folder / "worker-data"),
         worker=dataclasses.replace(settings.worker, application=name),

@@ -22,7 +22,7 @@ from stream_tpp.history import History
 from stream_tpp.kernels.law import GapScale, Law
 
 _LEAST_GAP = 1e-300
-_DOUBLINGS, _CUTS, _PARTS = 64, 15, 16
+_DOUBLINGS, _CUTS, _PARTS = 64, 11, 16
 
 
 @dataclass(frozen=True)
