@@ -28,18 +28,18 @@ from stream_tpp.forecast import Forecast, Request
 from stream_tpp.model.checkpoint import load
 from stream_tpp.operators.slots import PackedSlots
 from stream_tpp.topologies import early_warning
-from stream_tpp.topologies.audit import audit, follow, read
+from stream_tpp.topologies.audit import audit, follow
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.ledger import Ledger, Place
 from stream_tpp.topologies.plug import folder_of
 from stream_tpp.topologies.run import run
-from stream_tpp.topologies.settings import Forecasts, Histories, Sampler, Settings, Topics, Worker
+from stream_tpp.topologies.settings import Forecasts, Histories, Settings, Topics, Worker
 from stream_tpp.topologies.topics import Topic, changelogs, declare
 from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Score
 
 PARTITIONS = 4
-HOUR = 3600.0
+DAY = 86400.0
 SPACING = 60.0
 EPOCH = 1_700_000_000.0
 STALLED_AFTER = 60.0
@@ -95,7 +95,7 @@ class Instant:
     until: float
     window: int = 256
     version: str = "none"
-    horizon: float = HOUR
+    horizon: float = DAY
     paths: int = 64
 
     def forecast(self, requests: Sequence[Request]) -> list[Forecast]:
@@ -150,11 +150,10 @@ def _settings(connection: Connection, load: Load, folder: Path, fetch_wait: floa
             dead_letters=f"{name}-dead-letters",
             partitions=PARTITIONS,
         ),
-        forecasts=Forecasts(model=load.model, horizon=HOUR, paths=load.paths, pick_up=0.0),
-        sampler=Sampler(max_batch=32),
+        forecasts=Forecasts(model=load.model, horizon=DAY, paths=load.paths, pick_up=0.0),
         histories=Histories(folder=folder / name),
         worker=Worker(application=name, fetch_wait=fetch_wait),
-        rules=(Rule({alarm}, HOUR, 0.5, name="bench"),),
+        rules=(Rule({alarm}, DAY, 0.5, name="bench"),),
     )
 
 
@@ -175,12 +174,15 @@ async def _whole(settings: Settings, load: Load) -> float:
     app, _ = early_warning.create(settings, instant)
     await declare(settings.kafka, early_warning._topics(app, settings))
     await _publish(settings, load, load.events)
-    # Every entity's alert is raised at its first event, and cleared at its last.
-    wanted = {settings.topics.forecasts: load.events, settings.topics.warnings: load.events}
-    wanted[settings.topics.alerts] = 2 * load.entities
+    topics = settings.topics
     with _worker(_run_whole, settings, instant) as running:
-        stamps = await asyncio.gather(*(_stamps(settings.kafka, topic, count, running) for topic, count in wanted.items()))
-    return (load.events - 1) / (max(max(each) for each in stamps) - min(stamps[0]))
+        # A light reader while the worker is at work; the auditor, which takes a core of its own, after that.
+        await asyncio.gather(
+            *(_stamps(settings.kafka, topic, load.events, running) for topic in (topics.forecasts, topics.warnings))
+        )
+        ledger = await _settled(settings, load.events, running)
+    written = [output.timestamp for book in (ledger.warnings, ledger.alerts) for output in book.values()]
+    return (load.events - 1) / (max(written) - min(forecast.timestamp for forecast in ledger.forecasts.values()))
 
 
 def _instant(settings: Settings, load: Load) -> Instant:
@@ -190,26 +192,25 @@ def _instant(settings: Settings, load: Load) -> Instant:
 async def _paced(settings: Settings, load: Load) -> Ledger:
     app, _ = early_warning.create(settings)
     await declare(settings.kafka, early_warning._topics(app, settings))
-    ledger, events = Ledger(settings.topics.events, settings.rules), round(load.rate * load.seconds)
+    events = round(load.rate * load.seconds)
     with _worker(_run_whole, settings, None) as running:
         # What the first forecast costs alone (threads, caches) is the start's.
         await _publish(settings, load, PARTITIONS)
         await _settled(settings, PARTITIONS, running)
         await _publish(settings, load, events, load.rate)
-        await _settled(settings, PARTITIONS + events, running)
-    async for entry in read(settings.kafka, settings.topics):
-        ledger.take(entry)
-    return ledger
+        return await _settled(settings, PARTITIONS + events, running)
 
 
-async def _settled(settings: Settings, events: int, running: Callable[[], None]) -> None:
+async def _settled(settings: Settings, events: int, running: Callable[[], None]) -> Ledger:
+    """The books, once nothing is owed for the events."""
     ledger, seen, since = Ledger(settings.topics.events, settings.rules), 0, time.monotonic()
     async for entries in follow(settings.kafka, settings.topics):
         for entry in entries:
             ledger.take(entry)
         if not entries and ledger.settled(events):
-            return
+            break
         seen, since = _progress(len(entries), seen, since, running)
+    return ledger
 
 
 def _waits(ledger: Ledger) -> Iterator[float]:
