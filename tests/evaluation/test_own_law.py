@@ -56,7 +56,8 @@ def test_paths_without_events_have_the_likelihood_of_silence(make_model: Callabl
     for stratum in range(2):
         among = silent[sampled.paths.strata[silent] == stratum]
         chance = np.exp(likelihood[among])
-        assert np.ptp(chance) < 1e-9
+        # Up to the rounding of float32: on some processors a row's last bit depends on where in a batch it stands.
+        assert np.ptp(chance) < np.finfo(np.float32).eps
         assert abs(len(among) - 4000 * chance[0]) < 4 * np.sqrt(4000 * chance[0] * (1 - chance[0]))
 
 
