@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from stream_tpp.kernels import mixture
+from stream_tpp.kernels.quantiles import quantiles
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class Law(Protocol):
 
     def log_survival(self, y: Tensor) -> Tensor:
         """Log of the chance of a gap above y, [...]."""
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        """y [B, Q] below which the next gap lies with probability levels [Q], for a law [B]."""
 
     def log_moment(self, a: float) -> Tensor:
         """Log of the mean of exp(a y), [...]; inf where that is infinite. The mean gap is that of a = log_std, rescaled."""
@@ -171,6 +175,9 @@ class MixtureLaw:
         if self.log_tail is None:
             return survival
         return (survival - self.log_tail).clamp(max=0.0)
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        return quantiles(self, levels)
 
     def log_moment(self, a: float) -> Tensor:
         scales = torch.exp(self.log_scales)

@@ -16,7 +16,7 @@ from stream_tpp.model.next_event import NextEvent
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.plan import Plan
 from stream_tpp.sampling.prefixes import MOST_BYTES, Prefixes
-from stream_tpp.sampling.sampler import sample
+from stream_tpp.sampling.sampler import sample_all
 from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Evidence, Score, pooled
 
@@ -94,7 +94,7 @@ class Forecaster:
             replace(self._plan, horizon=rule.horizon, permitted=_permitted(model.types, rule)) for rule in self.rules
         ]
         # What is compiled at first use is compiled now, and not while events wait.
-        model.sample([History()], now=0.0, max_events=1)
+        model.next_event([History()], now=0.0).median()
 
     @property
     def version(self) -> str:
@@ -121,8 +121,8 @@ class Forecaster:
             self.prefixes.trim()
 
     def _forecast(self, requests: Sequence[Request]) -> list[Forecast]:
-        futures = self._sample(requests, self._plan, salt=0)
-        scores = [self._scores(requests, number) for number in range(len(self.rules))]
+        futures, *suppressed = self._sample(requests, [self._plan, *self._rule_plans], range(1 + len(self.rules)))
+        scores = [self._scores(requests, number, first) for number, first in enumerate(suppressed)]
         assert futures.next is not None
         gaps = self._gap_quantiles(requests, futures.next)
         next_types = futures.next.types().exp().tolist()
@@ -138,39 +138,40 @@ class Forecaster:
             for row in range(len(requests))
         ]
 
-    def _sample(self, requests: Sequence[Request], plan: Plan, salt: int) -> Futures:
-        futures = sample(
+    def _sample(self, requests: Sequence[Request], plans: Sequence[Plan], salts: Sequence[int]) -> list[Futures]:
+        futures = sample_all(
             self.model.target,
             self.model.draft,
             [request.history for request in requests],
-            plan,
+            plans,
             scale=self.model.scale,
             types=len(self.types),
             window=self.window,
-            seeds=[request.seed + salt * _RULE_SEED for request in requests],
+            seeds=[[request.seed + salt * _RULE_SEED for request in requests] for salt in salts],
             now=[request.now for request in requests],
             device=self.model.device,
             prefixes=self.prefixes,
             entities=[request.entity for request in requests],
         )
-        self.stats.add(futures.stats)
+        for each in futures:
+            self.stats.add(each.stats)
         return futures
 
-    def _scores(self, requests: Sequence[Request], number: int) -> list[Score]:
-        """Scores by one rule; undecided ones get more paths while the budget lasts."""
+    def _scores(self, requests: Sequence[Request], number: int, first: Futures) -> list[Score]:
+        """Scores by one rule, from its first paths; undecided ones get more while the budget lasts."""
         rule, plan = self.rules[number], self._rule_plans[number]
-        evidence: list[list[Evidence]] = [[] for _ in requests]
-        scores: dict[int, Score] = {}
-        undecided = list(range(len(requests)))
-        for first_path in range(0, self.most_paths, self.paths):
-            futures = self._sample([requests[i] for i in undecided], replace(plan, first_path=first_path), number + 1)
+        evidence = [[Evidence.of(first, row)] for row in range(len(requests))]
+        scores = [of_request[0].score(rule.name) for of_request in evidence]
+        for first_path in range(self.paths, self.most_paths, self.paths):
+            undecided = [i for i, score in enumerate(scores) if score.low < rule.threshold <= score.high]
+            if not undecided:
+                break
+            more = replace(plan, first_path=first_path)
+            (futures,) = self._sample([requests[i] for i in undecided], [more], [number + 1])
             for row, i in enumerate(undecided):
                 evidence[i].append(Evidence.of(futures, row))
                 scores[i] = pooled(evidence[i]).score(rule.name)
-            undecided = [i for i in undecided if scores[i].low < rule.threshold <= scores[i].high]
-            if not undecided:
-                break
-        return [scores[i] for i in range(len(requests))]
+        return scores
 
     def _gap_quantiles(self, requests: Sequence[Request], law: Law) -> list[dict[str, float]]:
         levels = torch.tensor(_QUANTILES, dtype=torch.float64)

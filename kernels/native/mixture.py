@@ -13,6 +13,7 @@ from stream_tpp.kernels.native.normal import log_ndtr, log_ndtri, ndtri
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _BELOW_ONE = 1.0 - 2.0**-52
+_FARTHEST, _CLOSE, _STEPS = 2.0**64, 2.0**-48, 256
 
 
 @native
@@ -66,6 +67,45 @@ def sample_above(low, u_component, u_within, log_weights, locs, log_scales, work
     log_tail = log_ndtr(-(low - locs[m]) * math.exp(-log_scales[m]))
     y = locs[m] - math.exp(log_scales[m]) * log_ndtri(log_tail + math.log(u_within))
     return low if y < low else y
+
+
+@native
+def quantile(level, low, log_weights, locs, log_scales, work):
+    """The y below which a value lies with chance `level`, given that it is above `low` (which may be -inf).
+
+    Newton's method on the log survival, within bounds that close in on the quantile.
+    """
+    wanted = log_survival(low, log_weights, locs, log_scales, work) + math.log1p(-level)
+    below, above = -1.0, 1.0
+    while log_survival(below, log_weights, locs, log_scales, work) < wanted and below > -_FARTHEST:
+        below *= 2.0
+    while log_survival(above, log_weights, locs, log_scales, work) > wanted and above < _FARTHEST:
+        above *= 2.0
+    y = 0.5 * (below + above)
+    for step in range(_STEPS):
+        tail = log_survival(y, log_weights, locs, log_scales, work)
+        if tail > wanted:
+            below = y
+        else:
+            above = y
+        forward = (tail - wanted) * math.exp(tail - log_density(y, log_weights, locs, log_scales, work))
+        if min(abs(forward), above - below) <= _CLOSE * max(1.0, abs(y)):
+            break
+        y += forward
+        # Now and then the bounds are halved, for a mixture in which Newton's steps wander about.
+        if step % 8 == 7 or not below < y < above:
+            y = 0.5 * (below + above)
+    return y
+
+
+@native
+def quantiles(levels, low, log_weights, locs, log_scales):
+    """`quantile` of each of the mixtures [B, M] at each of the levels [Q]: [B, Q]. low [B]."""
+    found, work = np.empty((len(low), len(levels))), np.empty(log_weights.shape[1])
+    for row in range(len(low)):
+        for q in range(len(levels)):
+            found[row, q] = quantile(levels[q], low[row], log_weights[row], locs[row], log_scales[row], work)
+    return found
 
 
 @native

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stream_tpp.kernels.mixture import categorical
+from stream_tpp.kernels.quantiles import quantiles
 from stream_tpp.model.bins import KNOTS, Bins
 
 
@@ -75,6 +76,9 @@ class BinnedLaw:
 
     def log_survival(self, y: Tensor) -> Tensor:
         return torch.logsumexp(self._log_bins_above(y), -1).clamp(max=0.0)
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        return quantiles(self, levels)
 
     def log_moment(self, a: float) -> Tensor:
         terms = self.log_bins + self.bins.log_moment(a, self.y_elapsed)

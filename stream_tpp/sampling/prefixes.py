@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -16,21 +16,23 @@ MOST_BYTES = 256 << 20
 class Prefix:
     """A history as a target read it, to be written to no more.
 
-    events int64 [n, 3]: what was read, see `events_of`. keys and values float32 [1, L, D, S], S >= n; hidden float32 [D], the
-    state at the last event.
+    events int64 [n, 3]: what was read, see `events_of`. keys and values float32 [1, L, D, S], S >= n; states float32 [2, D],
+    those of the last two events; mixture [3 M] and types [K] float32, the raw law of the event to come.
     """
 
     events: NDArray[np.int64]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
-    hidden: NDArray[np.float32]
+    states: NDArray[np.float32]
+    mixture: NDArray[np.float32]
+    types: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.events)
 
     @property
     def nbytes(self) -> int:
-        return self.events.nbytes + self.keys.nbytes + self.values.nbytes + self.hidden.nbytes
+        return sum(getattr(self, part.name).nbytes for part in fields(self))
 
     def shared(self, events: NDArray[np.int64]) -> int:
         """How many events both begin with."""

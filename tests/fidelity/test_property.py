@@ -50,7 +50,7 @@ def situations(draw: some.DrawFn) -> tuple[Toy, ToyDraft, Situation]:
     return toy, draft, Situation(past, now, plan)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(situations())
 def test_the_law_of_the_output_is_the_targets(case: tuple[Toy, ToyDraft, Situation]) -> None:
     toy, draft, situation = case

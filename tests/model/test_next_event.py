@@ -13,7 +13,7 @@ from stream_tpp.history import History
 from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.bins import Bins
-from stream_tpp.model.next_event import NextEvent, quantiles
+from stream_tpp.model.next_event import NextEvent
 
 from .test_model import HISTORIES, model
 
@@ -147,5 +147,5 @@ def test_quantiles_invert_the_survival_also_after_quiet_time() -> None:
         torch.tensor([[0.3, -0.2], [0.0, 1.0]]), torch.tensor([[0.0, 2.0], [-5.0, 1.0]]), torch.zeros(2, 2), torch.zeros(2, 3)
     ).given_elapsed(torch.tensor([-torch.inf, 4.0], dtype=torch.float64))
     levels = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
-    survival = law.expand_tries(3).log_survival(quantiles(law, levels)).exp()
+    survival = law.expand_tries(3).log_survival(law.quantile(levels)).exp()
     assert torch.allclose(1 - survival, levels.expand(2, 3), atol=1e-9)

@@ -60,7 +60,7 @@ def newest(driver: Driver) -> dict[bytes | None, bytes | None]:
     return {output.key: output.value for output in driver.of("forecasts")}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 30), st.lists(st.sampled_from(STEPS), min_size=30, max_size=120))
 def test_crashes_at_any_time_lose_and_contradict_nothing(seed: int, steps: list[str]) -> None:
     driver, sent = behind(commits=False), []

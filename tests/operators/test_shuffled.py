@@ -50,7 +50,6 @@ def final(events: Sequence[Event], reorder: int = REORDER) -> dict[str, object]:
     return found
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(0, 150))
 def test_histories_do_not_depend_on_the_order_of_arrival_within_the_grace(seed: int, count: int) -> None:
     events = log(seed, count)
@@ -62,7 +61,7 @@ def test_without_room_for_reordering_they_do() -> None:
     assert any(final(shuffled(events, seed), reorder=0) != final(events, reorder=0) for seed in range(20))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 30), st.integers(0, 80))
 def test_nor_do_the_last_forecasts_of_a_driven_topology(seed: int, count: int) -> None:
     events = log(seed, count)

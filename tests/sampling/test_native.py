@@ -15,13 +15,14 @@ from stream_tpp.errors import StreamTppError
 from stream_tpp.history import History
 from stream_tpp.kernels import residual, verification
 from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.quantiles import quantiles
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.model import Model
 from stream_tpp.sampling import reference
 from stream_tpp.sampling.futures import Futures
 from stream_tpp.sampling.native import sampler as native
 from stream_tpp.sampling.plan import Plan
-from stream_tpp.sampling.sampler import Backend, sample
+from stream_tpp.sampling.sampler import Backend, sample, sample_all
 
 TYPES = 5
 DAY = 86_400.0
@@ -184,6 +185,33 @@ def test_the_paths_do_not_depend_on_the_number_of_threads() -> None:
         torch.set_num_threads(threads)
     assert torch.equal(results[0].leads, results[1].leads)
     assert torch.equal(results[0].types, results[1].types)
+
+
+def test_plans_asked_for_together_give_the_bits_of_each_alone() -> None:
+    model, plans = build("thp"), [PLANS["horizon"], PLANS["suppressed"], replace(PLANS["horizon"], paths=7, draft_length=0)]
+    seeds = [[plan + history for history in range(len(HISTORIES))] for plan in range(len(plans))]
+
+    def asked(some: list[Plan], seeds: list[list[int]]) -> list[Futures]:
+        parts = model.target, model.draft, HISTORIES, some
+        return sample_all(*parts, scale=model.scale, types=TYPES, window=64, seeds=seeds, now=NOW, backend="native")
+
+    for together, plan, of_plan in zip(asked(plans, seeds), plans, seeds, strict=True):
+        (alone,) = asked([plan], [of_plan])
+        assert torch.equal(together.leads, alone.leads)
+        assert torch.equal(together.types, alone.types)
+        assert together.stats == alone.stats
+
+
+@pytest.mark.parametrize("shape", ["thp", "thp, odd sizes"])
+def test_quantiles_of_the_next_gap_are_those_of_the_search(shape: str) -> None:
+    levels = torch.tensor([1e-6, 0.01, 0.1, 0.5, 0.9, 0.99, 1 - 1e-6], dtype=torch.float64)
+    law = futures(build(shape), PLANS["events"], "native").next
+    for y_elapsed in (-torch.inf, -3.0, 0.5, 4.0, 60.0):
+        given = law.given_elapsed(torch.full((len(HISTORIES),), y_elapsed, dtype=torch.float64))
+        found, searched = given.quantile(levels), quantiles(given, levels)
+        torch.testing.assert_close(found, searched, rtol=1e-11, atol=1e-11)
+        for row in range(len(HISTORIES)):
+            assert torch.equal(given.rows(torch.tensor([row])).quantile(levels)[0], found[row])
 
 
 def test_weights_that_training_has_changed_are_read_again() -> None:

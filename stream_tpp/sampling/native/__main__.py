@@ -7,4 +7,5 @@ from stream_tpp.model.model import Model
 
 if __name__ == "__main__":
     target = TargetConfig(types=1, layers=1, heads=1, d_model=16, components=1)
-    Model.fresh(ModelConfig(target), ("a",), GapScale(0.0, 1.0, 1e-3), 16).sample([History()], now=0.0, max_events=1)
+    model = Model.fresh(ModelConfig(target), ("a",), GapScale(0.0, 1.0, 1e-3), 16)
+    model.next_event([History()], now=0.0).median()

@@ -166,6 +166,14 @@ def set_law(laws, s, i, mixture, types, permitted):
 
 
 @native
+def copy_law(laws, s, i, others, at, place):
+    """The law at (at, place) of `others` becomes that at (s, i) of `laws`."""
+    others.log_weights[at, place], others.locs[at, place] = laws.log_weights[s, i], laws.locs[s, i]
+    others.log_scales[at, place], others.log_types[at, place] = laws.log_scales[s, i], laws.log_types[s, i]
+    others.log_mass[at, place] = laws.log_mass[s, i]
+
+
+@native
 def restrict(log_types, permitted, log_mass):
     """Suppress the other types and scale up the permitted ones; log_mass[0] = log probability of those before."""
     top = -np.inf

@@ -14,7 +14,16 @@ from stream_tpp.kernels.native.random import stream_state, uniform
 from stream_tpp.kernels.native.vectors import PANEL
 from stream_tpp.kernels.random import DRAFT
 from stream_tpp.sampling.native.buffers import new_laws, new_work, widened
-from stream_tpp.sampling.native.network import embed, embed_event, encode, enter_draft, read_laws, set_law, step_draft
+from stream_tpp.sampling.native.network import (
+    copy_law,
+    embed,
+    embed_event,
+    encode,
+    enter_draft,
+    read_laws,
+    set_law,
+    step_draft,
+)
 from stream_tpp.sampling.native.verification import draw, verify
 
 PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS, FAILED = 0, 1, 2, 3, 4, 5
@@ -26,7 +35,9 @@ def sample_paths(
     prefix_keys,
     prefix_values,
     prefix_length,
-    anchor,
+    states,
+    mixture,
+    type_logits,
     last,
     elapsed,
     low,
@@ -43,10 +54,10 @@ def sample_paths(
 ):
     """Sample one path for each of the random keys [P], uint64.
 
-    prefix_keys and prefix_values [L, D, S] hold the history before its last event, anchor [D] is the target's state there.
-    last: y, type, time of that event and time of BOS. elapsed: seconds since; low: their y. permitted: bool [K], or empty.
-    horizon inf or max_events 2^62: no such end. Returns leads, types and log masses [P, N], lengths [P] (the event past the
-    horizon is counted), figures [6], and the raw outputs of the target's law after the last event.
+    prefix_keys and prefix_values [L, D, S] hold the history; states [2, D], mixture [3 M] and type_logits [K] are what
+    `read_history` says of its end. last: y, type, time of the last event and time of BOS. elapsed: seconds since; low: their y.
+    permitted: bool [K], or empty. horizon inf or max_events 2^62: no such end. Returns leads, types and log masses [P, N],
+    lengths [P] (the event past the horizon is counted), and figures [6].
     """
     encoder, draft = weights.encoder, weights.draft
     paths, width = len(keys), encoder.event.bias.shape[0]
@@ -60,8 +71,6 @@ def sample_paths(
     log_masses = np.zeros((paths, capacity))
     lengths = np.zeros(paths, np.int64)
     figures = np.zeros(6, np.int64)
-    first_mixture = np.zeros(weights.head.mixture.bias.shape[0], np.float32)
-    first_types = np.zeros(weights.head.types.bias.shape[0], np.float32)
 
     columns = (2 * places + PANEL - 1) // PANEL * PANEL
     own_keys = np.zeros((slots, layers, width, columns), np.float32)
@@ -69,7 +78,10 @@ def sample_paths(
     work = new_work(weights, slots * places, prefix_keys.shape[2] + columns + PANEL)
     p = new_laws(slots, places, weights.head.components, kinds)
     q = new_laws(slots, max(gamma, 1), draft.head.components, kinds)
-    anchors = np.zeros((slots, max(len(anchor), draft.start.bias.shape[0])), np.float32)
+    # The law of the event to come, before anything is drawn, is the same on all paths.
+    first = new_laws(1, 1, weights.head.components, kinds)
+    set_law(first, 0, 0, mixture, type_logits, permitted)
+    anchors = np.zeros((slots, max(width, draft.start.bias.shape[0])), np.float32)
     state = np.zeros((slots, max(draft.start.bias.shape[0], width)), np.float32)
     events = np.zeros((slots, max(draft_width, width)), np.float32)
 
@@ -93,13 +105,15 @@ def sample_paths(
         for s in range(slots):
             if path[s] < 0 and following < paths:
                 path[s], following = following, following + 1
-                number[s] = since[s] = reach[s] = 0
+                number[s] = since[s] = 0
+                # The pending event of a path's first round is the last of the history.
+                reach[s] = -1
                 clock[s] = -elapsed
                 y[s, 0], kind[s, 0], time[s, 0] = last.y, last.kind, last.time
-                anchors[s, : len(anchor)] = anchor
+                anchors[s, :width] = states[0]
             running += path[s] >= 0
         if not running:
-            return leads, types, log_masses, lengths, figures, first_mixture, first_types
+            return leads, types, log_masses, lengths, figures
 
         # The draft proposes. A path whose next event is the target's own has no use for proposals.
         drafters = ZERO
@@ -108,7 +122,7 @@ def sample_paths(
                 limit[s] = 0 if since[s] >= reanchor_after else gamma
                 if limit[s]:
                     drafting[drafters] = s
-                    work.hidden[drafters, : len(anchor)] = anchors[s, : len(anchor)]
+                    work.hidden[drafters, :width] = anchors[s, :width]
                     drafters += 1
         if drafters:
             enter_draft(draft, work.hidden, drafters, state)
@@ -147,36 +161,38 @@ def sample_paths(
         rows = ZERO
         for s in range(slots):
             if path[s] >= 0:
-                for i in range(limit[s] + 1):
+                # What the history's last event says is known.
+                for i in range(1 if number[s] == 0 else 0, limit[s] + 1):
                     row_slot[rows], row_column[rows] = s, reach[s] + i
                     place = prefix_length + reach[s] + i
                     embed(encoder, y[s, i], kind[s, i], time[s, i], last.origin, place, work.x[rows], work.clock[rows])
                     rows += 1
-        encode(encoder, rows, row_slot, row_column, prefix_keys, prefix_values, prefix_length, own_keys, own_values, work)
-        read_laws(weights.head, work.hidden, rows, work)
-        if not figures[PASSES]:
-            first_mixture[:] = work.mixture[0, : len(first_mixture)]
-            first_types[:] = work.types[0, : len(first_types)]
+        if rows:
+            encode(encoder, rows, row_slot, row_column, prefix_keys, prefix_values, prefix_length, own_keys, own_values, work)
+            read_laws(weights.head, work.hidden, rows, work)
         figures[PASSES] += 1
 
         row = ZERO
         for s in range(slots):
             if path[s] < 0:
                 continue
-            for i in range(limit[s] + 1):
-                set_law(p, s, i, work.mixture[row + i], work.types[row + i], permitted)
+            known = 1 if number[s] == 0 else 0
+            if known:
+                copy_law(first, 0, 0, p, s, 0)
+            for i in range(known, limit[s] + 1):
+                set_law(p, s, i, work.mixture[row + i - known], work.types[row + i - known], permitted)
             above = low if number[s] == 0 else np.nan
             accepted, new, new_kind = verify(
                 mode, p, q, s, y[s, 1:], kind[s, 1:], limit[s], above, keys[path[s]], number[s], work.scratch
             )
             if accepted < 0:
                 figures[FAILED] = 1
-                return leads, types, log_masses, lengths, figures, first_mixture, first_types
+                return leads, types, log_masses, lengths, figures
             figures[ROW_PASSES] += 1
             figures[DRAFTED] += limit[s]
             figures[ACCEPTED] += accepted
-            anchors[s, : len(anchor)] = work.hidden[row + accepted, : len(anchor)]
-            row += limit[s] + 1
+            anchors[s, :width] = states[1] if accepted < known else work.hidden[row + accepted - known, :width]
+            row += limit[s] + 1 - known
 
             # The accepted events and the one after them go on the path, as far as its end.
             if lengths[path[s]] + places > capacity:

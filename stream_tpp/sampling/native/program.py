@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""The two programs that the machine code consists of, compiled once for a CPU and kept on disk."""
+"""The programs that the machine code consists of, compiled once for a CPU and kept on disk."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numba
 
 from stream_tpp.kernels import native
+from stream_tpp.kernels.native import mixture
 from stream_tpp.sampling import native as rounds
 from stream_tpp.sampling.native.history import read_history
 from stream_tpp.sampling.native.paths import sample_paths
@@ -25,10 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class Program(NamedTuple):
-    """`stream_tpp.sampling.native.history.read_history` and `.paths.sample_paths`, from the disk where they lie there."""
+    """`read_history` and `sample_paths` of this folder, `quantiles` of `kernels.native.mixture`: from the disk where they lie
+    there."""
 
     read_history: Callable[..., Any]
     sample_paths: Callable[..., Any]
+    quantiles: Callable[..., Any]
 
 
 @cache
@@ -47,7 +50,11 @@ def _build(sources: str) -> Program:
         assert sources
         return sample_paths(*arguments)
 
-    return Program(_first_call_may_take_long(_compiled(read)), _first_call_may_take_long(_compiled(sample)))
+    def quantiles(*arguments: Any) -> Any:
+        assert sources
+        return mixture.quantiles(*arguments)
+
+    return Program(*(_first_call_may_take_long(_compiled(part)) for part in (read, sample, quantiles)))
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,13 +83,18 @@ def _first_call_may_take_long(function: Callable[..., Any]) -> Callable[..., Any
 @contextmanager
 def _announcement() -> Iterator[None]:
     """Say what takes so long, when it does."""
-    timer = Timer(_PATIENCE, log.warning, ["Compiling the sampler for this CPU: once, and about a minute."])
+    timer = Timer(_PATIENCE, _announce)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+
+
+@cache
+def _announce() -> None:
+    log.warning("Compiling the sampler for this CPU: once, and about a minute.")
 
 
 def _sources() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stream_tpp.history import History
-from stream_tpp.kernels.law import GapScale
+from stream_tpp.kernels.law import GapScale, Law, MixtureLaw
 from stream_tpp.kernels.random import row_keys
 from stream_tpp.kernels.residual import SamplingError
 from stream_tpp.model.drafts.anchored import AnchoredDraft
@@ -23,6 +23,7 @@ from stream_tpp.model.heads import MixtureHead
 from stream_tpp.model.histories import pack
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures, Stats
+from stream_tpp.sampling.native.law import NativeLaw
 from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, PASSES, ROW_PASSES
 from stream_tpp.sampling.native.program import program
 from stream_tpp.sampling.native.verification import MODES
@@ -61,118 +62,136 @@ def sample(
     target: Any,
     draft: Any,
     histories: Sequence[History],
-    plan: Plan,
+    plans: Sequence[Plan],
     *,
     scale: GapScale,
     types: int,
     window: int,
-    seeds: Sequence[int],
+    seeds: Sequence[Sequence[int]],
     now: Sequence[float | None],
     prefixes: Prefixes | None = None,
     entities: Sequence[str] = (),
-) -> Futures:
-    """See `stream_tpp.sampling.sampler.sample`: the same futures, up to float32 rounding in the networks.
+) -> list[Futures]:
+    """See `stream_tpp.sampling.sampler.sample_all`: the same futures, up to float32 rounding in the networks.
 
     A path is the same to the last bit whatever shares the batch, and whatever the number of threads.
     """
     weights = _weights_of(target, draft)
     packed = pack([observed(h, t) for h, t in zip(histories, now, strict=True)], scale, types, window)
     elapsed = elapsed_since(packed.last.times[:, 0], now)
-    low = scale.elapsed_to_y(elapsed).tolist()
-    keys = row_keys(seeds, plan.first_path, plan.paths).numpy().view(np.uint64)
+    quiet, low = elapsed.tolist(), scale.elapsed_to_y(elapsed).tolist()
     y, kinds, times = packed.block.y.numpy(), packed.block.types.numpy(), packed.block.times.numpy()
     lengths = packed.lengths.tolist()
-    permitted = np.zeros(0, np.bool_) if plan.permitted is None else plan.permitted.cpu().numpy()
     code, nothing = program(), _nothing(weights)
     found = [None] * len(histories) if prefixes is None else [prefixes.by(weights).find(entity) for entity in entities]
 
     def read(row: int) -> tuple[Prefix, int]:
-        n, old = lengths[row] - 1, found[row]
+        n, old = lengths[row], found[row] or nothing
         events = y[row, :n], kinds[row, :n], times[row, :n]
         bits = events_of(*events)
-        if old is None:
-            return Prefix(bits, *code.read_history(weights, *events, nothing, nothing, 0)), 0
         known = old.shared(bits)
         if known == n == len(old):
             return old, known
-        # Of a longer one all but the state at the last event is there.
-        known = max(0, min(known, n - 1))
-        return Prefix(bits, *code.read_history(weights, *events, old.keys, old.values, known)), known
+        if known < max(len(old), n - 1):
+            # The states of the last two events are not there.
+            known = max(0, min(known, n - 2))
+        known_part = old if known else nothing
+        return Prefix(
+            bits, *code.read_history(weights, *events, known_part.keys, known_part.values, known, known_part.states[1])
+        ), known
 
     whole = _in_threads(read, [(row,) for row in range(len(histories))])
     if prefixes is not None:
         for entity, (prefix, known) in zip(entities, whole, strict=True):
             prefixes.keep(entity, prefix, known)
-    chunks = -(-torch.get_num_threads() // len(histories))
-    slots = -(-_ROWS_AT_ONCE // (plan.draft_length + 1))
 
-    def run(row: int, part: NDArray[np.uint64]) -> Any:
-        n, prefix = lengths[row] - 1, whole[row][0]
+    def run(row: int, plan: Plan, keys: NDArray[np.uint64]) -> Any:
+        last, prefix = lengths[row] - 1, whole[row][0]
         return code.sample_paths(
             weights,
             prefix.keys[0],
             prefix.values[0],
-            n,
-            prefix.hidden,
-            Last(float(y[row, n]), int(kinds[row, n]), float(times[row, n]), float(times[row, 0])),
-            float(elapsed[row]),
+            len(prefix),
+            prefix.states,
+            prefix.mixture,
+            prefix.types,
+            Last(float(y[row, last]), int(kinds[row, last]), float(times[row, last]), float(times[row, 0])),
+            quiet[row],
             low[row],
             scale.log_mean,
             scale.log_std,
-            part,
-            permitted,
+            keys,
+            np.zeros(0, np.bool_) if plan.permitted is None else plan.permitted.numpy(),
             MODES[plan.mode],
             plan.draft_length,
             plan.reanchor_after,
             float("inf") if plan.horizon is None else float(plan.horizon),
             _NO_END if plan.max_events is None else plan.max_events,
-            min(len(part), slots),
+            min(len(keys), -(-_ROWS_AT_ONCE // (plan.draft_length + 1))),
         )
 
-    parts = [(row, part) for row in range(len(histories)) for part in np.array_split(keys[row], min(chunks, plan.paths))]
-    results = _in_threads(run, parts)
-    return _futures(results, len(histories), target, plan, elapsed, packed.last.times[:, 0] + elapsed, scale)
+    chunks = -(-torch.get_num_threads() // len(histories))
+    parts = [
+        (row, plan, part)
+        for plan, of_plan in zip(plans, seeds, strict=True)
+        for row, keys in enumerate(row_keys(of_plan, plan.first_path, plan.paths).numpy().view(np.uint64))
+        for part in np.array_split(keys, min(chunks, plan.paths))
+    ]
+    results = iter(_in_threads(run, parts))
+    law = _law(target, [prefix for prefix, _ in whole])
+    base, since_last = (packed.last.times[:, 0] + elapsed).numpy(), scale.elapsed_to_y(elapsed)
+    futures = []
+    for plan in plans:
+        of_plan = list(islice(results, len(histories) * min(chunks, plan.paths)))
+        next_event = given(law.reshape(len(histories), 1), since_last, plan.permitted).reshape(len(histories))
+        futures.append(_futures(of_plan, plan, base, next_event))
+    return futures
 
 
-def _futures(
-    results: list[Any], batch: int, target: Target, plan: Plan, elapsed: torch.Tensor, base: torch.Tensor, scale: GapScale
-) -> Futures:
+def _futures(results: Sequence[Any], plan: Plan, base: NDArray[np.float64], next_event: Law) -> Futures:
+    """Of the results of all histories in turn, each in as many parts."""
     figures = np.stack([result[4] for result in results])
     if figures[:, FAILED].any():
         raise SamplingError.no_law()
-    stats = Stats(*(int(figures[:, i].sum()) for i in (PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS)))
-    parts = len(results) // batch
-    total = np.concatenate([result[3] for result in results])
-    width = int(total.max())
-
-    def whole(column: int, filler: float) -> torch.Tensor:
-        padded = [_cut(result[column], width, filler) for result in results]
-        return torch.from_numpy(np.concatenate(padded)).reshape(batch, plan.paths, width)
-
-    leads, types = whole(0, np.inf), whole(1, -1)
-    lengths = torch.from_numpy(total).reshape(batch, plan.paths)
-    complete = torch.ones_like(lengths, dtype=torch.bool)
-    if plan.horizon is not None:
-        past = leads > plan.horizon
-        leads, types = leads.masked_fill(past, torch.inf), types.masked_fill(past, -1)
-        ended = past & (torch.arange(width) < lengths[..., None])
-        complete, lengths = ended.any(-1), lengths - ended.sum(-1)
-    most = int(lengths.max())
-    here = torch.arange(most) < lengths[..., None]
-    leads, types = leads[..., :most], types[..., :most]
-    components, kinds = target.config.components, target.config.types
-    raw = [np.concatenate((result[5][: 3 * components], result[6][:kinds])) for result in results[::parts]]
-    law = target.head.law(torch.from_numpy(np.stack(raw)))
-    return Futures(
-        times=base[:, None, None] + leads,
-        leads=leads,
-        types=types,
-        lengths=lengths,
-        complete=complete,
-        log_permitted=None if plan.permitted is None else torch.where(here, whole(2, 0.0)[..., :most], 0.0),
-        next=given(law.reshape(batch, 1), scale.elapsed_to_y(elapsed), plan.permitted).reshape(batch),
-        stats=stats,
+    passes, row_passes, drafted, accepted, events = figures[:, (PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS)].sum(0).tolist()
+    lengths = np.concatenate([result[3] for result in results])
+    width = int(lengths.max())
+    leads, types, log_permitted = (
+        np.concatenate([_cut(result[column], width, filler) for result in results])
+        for column, filler in ((0, np.inf), (1, -1), (2, 0.0))
     )
+    complete = np.ones(len(lengths), np.bool_)
+    if plan.horizon is not None:
+        # The last event of a path may be past the horizon, and no other.
+        path, last = np.arange(len(lengths)), lengths - 1
+        complete = leads[path, last] > plan.horizon
+        lengths = lengths - complete
+        path, last = path[complete], last[complete]
+        leads[path, last], types[path, last], log_permitted[path, last] = np.inf, -1, 0.0
+        width = int(lengths.max())
+
+    def whole(values: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values[:, :width]).reshape(len(base), plan.paths, width))
+
+    leads = leads.reshape(len(base), plan.paths, -1)
+    return Futures(
+        times=whole((base[:, None, None] + leads).reshape(len(lengths), -1)),
+        leads=whole(leads.reshape(len(lengths), -1)),
+        types=whole(types),
+        lengths=torch.from_numpy(lengths.reshape(len(base), plan.paths)),
+        complete=torch.from_numpy(complete.reshape(len(base), plan.paths)),
+        log_permitted=None if plan.permitted is None else whole(log_permitted),
+        next=next_event,
+        stats=Stats(passes, row_passes, drafted, accepted, events),
+    )
+
+
+def _law(target: Target, prefixes: Sequence[Prefix]) -> NativeLaw:
+    """Of each history's next event, before anything is known of the time since."""
+    raw = np.stack([np.concatenate((prefix.mixture, prefix.types)) for prefix in prefixes])
+    law = target.head.law(torch.from_numpy(raw))
+    assert isinstance(law, MixtureLaw)
+    return NativeLaw(law.log_weights, law.locs, law.log_scales, law.log_types)
 
 
 def _cut(array: NDArray[Any], width: int, filler: float) -> NDArray[Any]:
@@ -182,10 +201,11 @@ def _cut(array: NDArray[Any], width: int, filler: float) -> NDArray[Any]:
     return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=filler)
 
 
-def _nothing(weights: Weights) -> NDArray[np.float32]:
-    """No keys of no events."""
+def _nothing(weights: Weights) -> Prefix:
+    """What was read of no history."""
     layers, width = len(weights.encoder.qkv.weight), len(weights.encoder.event.bias)
-    return np.zeros((1, layers, width, 0), np.float32)
+    none, law = np.zeros((1, layers, width, 0), np.float32), np.zeros(0, np.float32)
+    return Prefix(np.zeros((0, 3), np.int64), none, none, np.zeros((2, width), np.float32), law, law)
 
 
 _gathered: WeakKeyDictionary[Target, tuple[Any, Weights]] = WeakKeyDictionary()
