@@ -15,7 +15,7 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 
 from stream_tpp.topologies.plug import Plugged
-from stream_tpp.topologies.transport import silence
+from stream_tpp.topologies.transport import known_position, silence
 
 STALLED_AFTER = 60.0
 ANSWER_WITHIN = 2.0
@@ -92,7 +92,10 @@ class Health:
             async with asyncio.timeout(ANSWER_WITHIN):
                 return [
                     Partition(
-                        tp.partition, await consumer.position(tp), monitor.tp_committed_offsets.get(tp), consumer.highwater(tp)
+                        tp.partition,
+                        await known_position(self.app, tp),
+                        monitor.tp_committed_offsets.get(tp),
+                        consumer.highwater(tp),
                     )
                     for tp in sorted(consumer.assignment())
                     if tp.topic == topic

@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import faust
 from aiokafka import AIOKafkaConsumer
@@ -70,6 +70,22 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             return answered
 
         return beat
+
+    async def known_position(self, tp: TP) -> int | None:
+        """Where the consumer stands in a partition, if it knows. Its own `position` waits for the broker to say where, longer
+        than anybody asks, and two that wait keep this thread from all else.
+        """
+
+        async def known() -> int | None:
+            subscription = self._ensure_consumer()._subscription.subscription
+            assignment = None if subscription is None else subscription.assignment
+            if assignment is None or tp not in assignment.tps:
+                return None
+            state = assignment.state_value(tp)
+            return int(state.position) if state.has_valid_position else None
+
+        position: int | None = await self.call_thread(known)
+        return position
 
     async def _fetch_records(
         self, consumer: AIOKafkaConsumer, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
@@ -197,6 +213,11 @@ def silence(app: faust.App) -> float:
     """Seconds since the coordinator of the app's group answered; 0 where it was not asked yet, or is not heard by us."""
     answered_at = getattr(getattr(app.consumer, "_thread", None), "answered_at", None)
     return 0.0 if answered_at is None else time.monotonic() - answered_at
+
+
+async def known_position(app: faust.App, tp: TP) -> int | None:
+    """The offset that the app's consumer reads next in a partition; None where it doesn't know, as while the broker is away."""
+    return await cast(Consumer, app.consumer)._thread.known_position(tp)
 
 
 def settle_at_rebalance(app: faust.App, settle: Settle) -> None:

@@ -171,13 +171,9 @@ async def test_a_partition_that_goes_while_it_is_looked_at_is_no_fault(
     app, plugged = early_warning.create(settings, Engine())
     server = serve(app, Health(app, plugged), "127.0.0.1", 0)
 
-    async def position(tp: TP) -> int:
-        return 0
-
     async with running(app):
         # Of partition 9, aiokafka's consumer knows nothing.
         monkeypatch.setattr(app.consumer, "assignment", lambda: {TP("events", 9)})
-        monkeypatch.setattr(app.consumer, "position", position)
         with pytest.raises(AssertionError, match="not assigned"):
             app.consumer.highwater(TP("events", 9))
         for path in ("/livez", "/readyz"):
@@ -301,11 +297,11 @@ def test_what_sampling_cost_is_counted_where_the_engine_adds_it_up(settings: Set
 def test_what_is_kept_of_histories_is_counted_and_weighed() -> None:
     engine = Engine()
     engine.prefixes = prefixes = Prefixes()  # type: ignore[attr-defined]
-    cache = np.zeros((1, 2, 8, 32), np.float32)
+    prefix = Prefix(np.zeros((4, 3), np.int64), *[np.zeros((1, 2, 8, 32), np.float32)] * 5)
     for known in (0, 2, 3):
-        prefixes.keep("one", Prefix(np.zeros((4, 3), np.int64), cache, cache, np.zeros(8, np.float32)), known)
+        prefixes.keep("one", prefix, known)
     text = render(_sampled(engine))
     assert "stream_tpp_prefix_hits_total 2.0\n" in text
     assert "stream_tpp_prefix_misses_total 1.0\n" in text
     assert "stream_tpp_prefix_evictions_total 0.0\n" in text
-    assert f"stream_tpp_prefix_bytes {float(2 * cache.nbytes + 4 * 24 + 32)!r}\n" in text
+    assert f"stream_tpp_prefix_bytes {float(4 * 24 + 5 * 4 * 512)!r}\n" in text

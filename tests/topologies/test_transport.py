@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import faust
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.consumer.fetcher import OffsetResetStrategy
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from stream_tpp.topologies.broker import FETCH_WAIT, EmbeddedBroker
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.topics import Topic, declare
-from stream_tpp.topologies.transport import Consumer, set_fetch_wait
+from stream_tpp.topologies.transport import Consumer, known_position, set_fetch_wait
 from tests.brokers.ladder import Broker
 
 WITHIN = 30.0
@@ -85,6 +86,27 @@ async def test_a_worker_ends_although_its_consumer_s_thread_answers_nobody(embed
     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(thread.method_queue.stop(), thread.thread_loop))
     async with asyncio.timeout(WITHIN):
         await reader.app.stop()
+
+
+@pytest.mark.slow
+async def test_a_position_that_only_the_broker_knows_is_not_waited_for(embedded: EmbeddedBroker, tmp_path: Path) -> None:
+    reader = Reader(embedded, tmp_path, stream_wait_empty=False)
+    set_fetch_wait(reader.app, FETCH_WAIT)
+    await reader.start()
+    try:
+        assert await reader.sees(b"an event")
+        thread = reader.app.consumer._thread
+        assert await known_position(reader.app, EVENTS) == 1
+        embedded.stop()
+        thread._consumer._subscription.subscription.assignment.state_value(EVENTS).await_reset(OffsetResetStrategy.EARLIEST)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await reader.app.consumer.position(EVENTS)
+        assert await asyncio.wait_for(known_position(reader.app, EVENTS), WITHIN) is None
+        assert await asyncio.wait_for(known_position(reader.app, TP("events", 9)), WITHIN) is None
+    finally:
+        async with asyncio.timeout(WITHIN):
+            await reader.app.stop()
 
 
 EVENTS, CHANGELOG = TP("events", 0), TP("changelog", 0)
