@@ -13,6 +13,10 @@ from stream_tpp.operators.post import Fate, Letter
 
 log = logging.getLogger(__name__)
 
+# With so many in flight a round waits for more (seconds), since each costs a request to every node; those who come last in a
+# line as long as that hardly wait longer for it.
+_MANY, _GATHER = 256, 0.02
+
 # Sends letters; the answer is what became of each, in their order.
 Send = Callable[[Sequence[Letter]], Awaitable[Sequence[Fate]]]
 
@@ -120,6 +124,8 @@ class Outbox:
         """Publish for ever. Raises Undeliverable."""
         while True:
             await self._ready.wait()
+            if self._count >= _MANY:
+                await asyncio.sleep(_GATHER)
             self._ready.clear()
             parcels, self._known = self._known, []
             self._sent_at = time.monotonic()

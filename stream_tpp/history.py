@@ -104,12 +104,14 @@ class Ring:
     @property
     def mark(self) -> int:
         """The highest offset absorbed, -1 for none."""
-        return int(self._slots[self._next - 1]["offset"]) if len(self._slots) else -1
+        return self._slots["offset"][self._next - 1].item() if len(self._slots) else -1
 
     @property
     def must_be_committed(self) -> int:
         """The offset that has to be committed before another event is absorbed; -1 for none."""
-        return int(self._arrived()[self._looked_at]["offset"]) if len(self._slots) == self.size else -1
+        if len(self._slots) < self.size:
+            return -1
+        return self._slots["offset"][(self._next + self._looked_at) % self.size].item()
 
     def place(self) -> int:
         """The number of the slot that the next event goes to."""
@@ -119,15 +121,17 @@ class Ring:
         """Take in an event that arrived after all others (its offset is above `mark`), whatever its time."""
         if slot.offset <= self.mark:
             raise ValueError(f"offset {slot.offset} is not above the mark {self.mark}")
-        row = np.array([slot], _SLOTS)
         if len(self._slots) < self.size:
-            self._slots = np.concatenate([self._slots, row])
-        else:
-            self._slots[self._next] = row[0]
+            longer = np.empty(len(self._slots) + 1, _SLOTS)
+            longer[:-1] = self._slots
+            self._slots = longer
+        self._slots[self._next] = slot
         self._next = (self._next + 1) % self.size
 
     def find(self, offset: int) -> tuple[int, Slot] | None:
         """The slot of the event at this offset, with its number; None when the ring has none."""
+        if offset > self.mark:
+            return None
         places = np.flatnonzero(self._slots["offset"] == offset)
         return (int(places[0]), Slot(*self._slots[places[0]].item())) if len(places) else None
 
@@ -147,19 +151,24 @@ class Ring:
         one slides out, and back to 0 now and then.
         """
         latest = self._latest(offset, self._looked_at + 1)
-        arrived = self._next - int((self._slots["offset"] > offset).sum())
-        latest = latest[np.argsort(latest["time"], kind="stable")][-self.window - 1 :]
+        arrived = self._next
+        if offset < self.mark:
+            arrived -= int((self._slots["offset"] > offset).sum())
+        if (latest["time"][1:] < latest["time"][:-1]).any():
+            latest = latest[np.argsort(latest["time"], kind="stable")]
+        latest = latest[-self.window - 1 :]
         start = None
         if len(latest) > self.window:
             start, latest = float(latest[0]["time"]), latest[1:]
         first = (arrived - len(latest)) % self.size
         return History(latest["time"].astype(np.float64), latest["type"].astype(np.int64), start, first)
 
-    def _arrived(self) -> NDArray[np.void]:
-        return np.concatenate([self._slots[self._next :], self._slots[: self._next]])
-
     def _latest(self, offset: int, count: int) -> NDArray[np.void]:
-        """The last `count` slots in order of arrival with offsets up to `offset`."""
-        arrived = self._arrived()
-        end = int(np.searchsorted(arrived["offset"], offset, side="right"))
-        return arrived[max(0, end - count) : end]
+        """The last `count` slots, fewer than `size`, in order of arrival with offsets up to `offset`."""
+        if offset < self.mark:
+            arrived = self._slots[np.arange(self._next - len(self._slots), self._next)]
+            end = int(np.searchsorted(arrived["offset"], offset, side="right"))
+            return arrived[max(0, end - count) : end]
+        begin = self._next - min(count, len(self._slots))
+        # Below zero it begins at the end of the ring.
+        return self._slots[begin : self._next] if begin >= 0 else self._slots[np.arange(begin, self._next)]

@@ -39,6 +39,8 @@ from stream_tpp.warning.rule import Rule
 from stream_tpp.warning.score import Score
 
 PARTITIONS = 4
+# Events before the first one measured: enough for each partition to be written to and read.
+WARM_UP = 32
 DAY = 86400.0
 SPACING = 60.0
 EPOCH = 1_700_000_000.0
@@ -70,8 +72,8 @@ class Load:
 class Throughput:
     """Rates in events a second, from the first to the last output, alerts among them: the medians of all rounds. `ratios`
     are those of the topology to the bare agent, ascending, as each round measured both in turn; `ratio` is their median.
-    Latencies in ms from an event to its warning, or to the newer one that stands for it (`conflated`, of all events at the
-    paced load). Memory is that of histories.
+    Latencies in ms from the append of an event to that of its warning, or of the newer one that stands for it (`conflated`, of
+    all events at the paced load). Memory is that of histories.
     """
 
     bare_events_per_s: float
@@ -191,14 +193,19 @@ def _instant(settings: Settings, load: Load) -> Instant:
 
 async def _paced(settings: Settings, load: Load) -> Ledger:
     app, _ = early_warning.create(settings)
-    await declare(settings.kafka, early_warning._topics(app, settings))
+    # Else an event would bear the time at which its producer began to look for the broker.
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    await declare(
+        settings.kafka,
+        [dataclasses.replace(topic, config={**topic.config, **stamped}) for topic in early_warning._topics(app, settings)],
+    )
     events = round(load.rate * load.seconds)
     with _worker(_run_whole, settings, None) as running:
         # What the first forecast costs alone (threads, caches) is the start's.
-        await _publish(settings, load, PARTITIONS)
-        await _settled(settings, PARTITIONS, running)
+        await _publish(settings, load, WARM_UP)
+        await _settled(settings, WARM_UP, running)
         await _publish(settings, load, events, load.rate)
-        return await _settled(settings, PARTITIONS + events, running)
+        return await _settled(settings, WARM_UP + events, running)
 
 
 async def _settled(settings: Settings, events: int, running: Callable[[], None]) -> Ledger:
@@ -214,7 +221,7 @@ async def _settled(settings: Settings, events: int, running: Callable[[], None])
 
 
 def _waits(ledger: Ledger) -> Iterator[float]:
-    first = sorted(ledger.events, key=lambda place: ledger.events[place].timestamp)[PARTITIONS:]
+    first = sorted(ledger.events, key=lambda place: ledger.events[place].timestamp)[WARM_UP:]
     for place in first:
         by: Place = ledger.conflated.get(place, place)
         warning = ledger.warnings[f"{ledger.forecasts[by].id}:bench"]

@@ -34,6 +34,7 @@ from faust.types import TP, AppT
 from faust.types.transports import ConsumerT
 from faust.types.tuples import Message
 from mode import Service
+from mode.services import WaitResults
 from yarl import URL
 
 # Records that are read before it is another partition's turn.
@@ -142,6 +143,25 @@ class Consumer(driver.Consumer):
         # Where the app crashed, the consumer's thread may end by itself meanwhile, and never answer.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(super().on_stop(), LAST_COMMIT_WITHIN)
+
+    async def wait_first(self, *coros: Any, timeout: Any = None) -> Any:
+        # Faust waits so for each record to be handed on, with a task for each thing that could end it. Hardly ever is there
+        # anything to wait for.
+        if not all(asyncio.iscoroutine(coro) for coro in coros):
+            return await super().wait_first(*coros, timeout=timeout)
+        first, *others = coros
+        handing_on = asyncio.ensure_future(first)
+        try:
+            await asyncio.sleep(0)
+            if not handing_on.done():
+                return await super().wait_first(handing_on, *others, timeout=timeout)
+        except asyncio.CancelledError:
+            handing_on.cancel()
+            raise
+        finally:
+            for other in others:
+                other.close()
+        return WaitResults([first], [handing_on.result()], self.should_stop)
 
     async def perform_seek(self) -> None:
         assignments = self._assignments

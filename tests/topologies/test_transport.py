@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import faust
 import pytest
@@ -195,3 +196,49 @@ async def test_a_partition_with_many_records_does_not_hold_up_the_others(kafka: 
                 await asyncio.sleep(0.01)
         await app.stop()
     assert few in read[:told], "the warning was read last"
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path) -> Consumer:
+    """A consumer as an app has it, not started."""
+    app = faust.App("wards", autodiscover=False, datadir=str(tmp_path), web_enabled=False)
+    set_fetch_wait(app, FETCH_WAIT)
+    return cast(Consumer, app.consumer)
+
+
+async def test_a_record_is_handed_on_and_what_fails_then_is_heard(waiting: Consumer) -> None:
+    async def hand_on() -> str:
+        await asyncio.sleep(0)
+        return "handed on"
+
+    async def fail() -> None:
+        raise ValueError("no room")
+
+    suspended = asyncio.Event()
+    assert (await waiting.wait_first(hand_on(), suspended.wait())).results == ["handed on"]
+    assert (await waiting.wait_first(suspended.wait(), hand_on())).results == ["handed on"]
+    with pytest.raises(ValueError, match="no room"):
+        await waiting.wait_first(fail(), suspended.wait())
+
+
+@pytest.mark.parametrize("end", ["suspension", "cancellation", "cancellation at once"])
+async def test_a_record_that_nobody_takes_is_let_go(waiting: Consumer, end: str) -> None:
+    suspended, let_go = asyncio.Event(), asyncio.Event()
+
+    async def hand_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            let_go.set()
+
+    handing_on = asyncio.create_task(waiting.wait_first(hand_on(), suspended.wait()))
+    await asyncio.sleep(0 if end == "cancellation at once" else 0.05)
+    assert not handing_on.done()
+    if end == "suspension":
+        suspended.set()
+        await asyncio.wait_for(handing_on, WITHIN)
+    else:
+        handing_on.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handing_on
+    await asyncio.wait_for(let_go.wait(), WITHIN)
