@@ -104,14 +104,14 @@ class Ring:
     @property
     def mark(self) -> int:
         """The highest offset absorbed, -1 for none."""
-        return self._slots["offset"][self._next - 1].item() if len(self._slots) else -1
+        return int(self._slots["offset"][self._next - 1]) if len(self._slots) else -1
 
     @property
     def must_be_committed(self) -> int:
         """The offset that has to be committed before another event is absorbed; -1 for none."""
         if len(self._slots) < self.size:
             return -1
-        return self._slots["offset"][(self._next + self._looked_at) % self.size].item()
+        return int(self._slots["offset"][(self._next + self._looked_at) % self.size])
 
     def place(self) -> int:
         """The number of the slot that the next event goes to."""

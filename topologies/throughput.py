@@ -20,11 +20,13 @@ from statistics import median
 from typing import Any
 
 import faust
+import numpy as np
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.forecast import Forecast, Request
+from stream_tpp.history import History
 from stream_tpp.model.checkpoint import load
 from stream_tpp.operators.slots import PackedSlots
 from stream_tpp.topologies import early_warning
@@ -41,6 +43,8 @@ from stream_tpp.warning.score import Score
 PARTITIONS = 4
 # Events before the first one measured: enough for each partition to be written to and read.
 WARM_UP = 32
+# Events that are put to the sampler alone, with 1 to so many events of history.
+ALONE, DEEPEST = 200, 6
 DAY = 86400.0
 SPACING = 60.0
 EPOCH = 1_700_000_000.0
@@ -73,7 +77,8 @@ class Throughput:
     """Rates in events a second, from the first to the last output, alerts among them: the medians of all rounds. `ratios`
     are those of the topology to the bare agent, ascending, as each round measured both in turn; `ratio` is their median.
     Latencies in ms from the append of an event to that of its warning, or of the newer one that stands for it (`conflated`, of
-    all events at the paced load). Memory is that of histories.
+    all events at the paced load); `sampling_ms` of them the sampler is at work (CPU) on an event that comes alone. Memory is
+    that of histories.
     """
 
     bare_events_per_s: float
@@ -81,6 +86,7 @@ class Throughput:
     ratio: float
     ratios: list[float]
     latency_ms: dict[str, float]
+    sampling_ms: float
     conflated: float
     lost: int
     duplicated: int
@@ -131,6 +137,7 @@ async def measure(connection: Connection, load: Load, fetch_wait: float) -> Thro
         ratio=median(ratios),
         ratios=sorted(ratios),
         latency_ms={"p50": _ranked(waits, 0.5), "p99": _ranked(waits, 0.99)},
+        sampling_ms=1000 * await asyncio.to_thread(_sampling, settings, load),
         conflated=again.conflated / max(again.events_in, 1),
         lost=account.lost + again.lost,
         duplicated=account.duplicated + again.duplicated,
@@ -206,6 +213,19 @@ async def _paced(settings: Settings, load: Load) -> Ledger:
         await _settled(settings, WARM_UP, running)
         await _publish(settings, load, events, load.rate)
         return await _settled(settings, WARM_UP + events, running)
+
+
+def _sampling(settings: Settings, load: Load) -> float:
+    """CPU seconds of a forecast and its score, an event at a time, each with all events of its entity before it."""
+    _, plugged = early_warning.create(settings)
+    forecaster, taken = plugged.forecast_agent.sampler.forecaster, []
+    for number in range(ALONE):
+        numbers = np.arange(number % load.entities, load.entities * (1 + number % DEEPEST), load.entities)
+        history = History((EPOCH + SPACING * numbers).astype(np.float64), numbers * 7 % len(forecaster.types))
+        began = time.thread_time()
+        forecaster.forecast([Request(str(number), history, float(history.times[-1]), number)])
+        taken.append(time.thread_time() - began)
+    return median(taken)
 
 
 async def _settled(settings: Settings, events: int, running: Callable[[], None]) -> Ledger:

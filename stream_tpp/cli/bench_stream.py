@@ -57,7 +57,7 @@ def _text(found: dict[str, Any]) -> str:
             f"the topology        {found['events_per_s']:>8,.0f} events/s, {found['ratio']:.2f} of it "
             f"({found['ratios'][0]:.2f} to {found['ratios'][-1]:.2f} in {found['rounds']} rounds), without sampling",
             f"with sampling       p50 {latency['p50']:,.0f} ms, p99 {latency['p99']:,.0f} ms from event to warning at "
-            f"{found['rate']:g} events/s, {found['conflated']:.0%} conflated",
+            f"{found['rate']:g} events/s, {found['conflated']:.0%} conflated; {found['sampling_ms']:.1f} ms of it sampling",
             f"histories           {found['changelog_bytes_per_event']:.0f} bytes of changelog an event, "
             f"{found['bytes_per_entity']:,.0f} bytes of memory an entity",
             f"lost {found['lost']}, duplicated {found['duplicated']}",
