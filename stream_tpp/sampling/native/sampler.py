@@ -81,33 +81,16 @@ def sample(
     elapsed = elapsed_since(packed.last.times[:, 0], now)
     quiet, low = elapsed.tolist(), scale.elapsed_to_y(elapsed).tolist()
     y, kinds, times = packed.block.y.numpy(), packed.block.types.numpy(), packed.block.times.numpy()
-    lengths = packed.lengths.tolist()
-    code, nothing = program(), _nothing(weights)
     found = [None] * len(histories) if prefixes is None else [prefixes.by(weights).find(entity) for entity in entities]
-
-    def read(row: int) -> tuple[Prefix, int]:
-        n, old = lengths[row], found[row] or nothing
-        events = y[row, :n], kinds[row, :n], times[row, :n]
-        bits = events_of(*events)
-        known = old.shared(bits)
-        if known == n == len(old):
-            return old, known
-        if known < max(len(old), n - 1):
-            # The states of the last two events are not there.
-            known = max(0, min(known, n - 2))
-        known_part = old if known else nothing
-        return Prefix(
-            bits, *code.read_history(weights, *events, known_part.keys, known_part.values, known, known_part.states[1])
-        ), known
-
-    whole = _in_threads(read, [(row,) for row in range(len(histories))])
+    events = [(y[row, :n], kinds[row, :n], times[row, :n]) for row, n in enumerate(packed.lengths.tolist())]
+    whole = _in_threads(_read, [(weights, *each, old) for each, old in zip(events, found, strict=True)])
     if prefixes is not None:
         for entity, (prefix, known) in zip(entities, whole, strict=True):
             prefixes.keep(entity, prefix, known)
 
     def run(row: int, plan: Plan, keys: NDArray[np.uint64]) -> Any:
-        last, prefix = lengths[row] - 1, whole[row][0]
-        return code.sample_paths(
+        prefix, (y, kinds, times) = whole[row][0], events[row]
+        return program().sample_paths(
             weights,
             prefix.keys[0],
             prefix.values[0],
@@ -115,7 +98,7 @@ def sample(
             prefix.states,
             prefix.mixture,
             prefix.types,
-            Last(float(y[row, last]), int(kinds[row, last]), float(times[row, last]), float(times[row, 0])),
+            Last(float(y[-1]), int(kinds[-1]), float(times[-1]), float(times[0])),
             quiet[row],
             low[row],
             scale.log_mean,
@@ -146,6 +129,25 @@ def sample(
         next_event = given(law.reshape(len(histories), 1), since_last, plan.permitted).reshape(len(histories))
         futures.append(_futures(of_plan, plan, base, next_event))
     return futures
+
+
+def _read(
+    weights: Weights, y: NDArray[np.float64], kinds: NDArray[np.int64], times: NDArray[np.float64], old: Prefix | None
+) -> tuple[Prefix, int]:
+    """What the target reads of events [n], and how many of them were read in `old` already."""
+    bits, nothing = events_of(y, kinds, times), _nothing(weights)
+    begun = old or nothing
+    known, n = begun.shared(bits), len(bits)
+    if known == n == len(begun):
+        return begun, known
+    if known < max(len(begun), n - 1):
+        # The states of the last two events are not there.
+        known = max(0, min(known, n - 2))
+    if not known:
+        begun = nothing
+    return Prefix(
+        bits, *program().read_history(weights, y, kinds, times, begun.keys, begun.values, known, begun.states[1])
+    ), known
 
 
 def _futures(results: Sequence[Any], plan: Plan, base: NDArray[np.float64], next_event: Law) -> Futures:
