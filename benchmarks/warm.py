@@ -5,11 +5,11 @@
     python benchmarks/warm.py --model models/deep --out benchmarks/results/warm.json
 
 The departures of November and December of the aircraft that flew most, in order of time: at each one a forecast for its
-aircraft. Three forecasters take turns at every event, with the same answers (checked): `anew` reads the history whenever it
-samples, for the forecast and for each batch of paths of the rule; `cold` reads it once a forecast; `warm` keeps it. Always one
-thread. The flights model is measured in any case, and whatever --model names. The first departure of each aircraft is not
-counted: there is nothing to keep yet. Times are medians, and how many times the speed the median of the ratios event by event,
-in CPU time.
+aircraft. Three forecasters take turns at every event, with the same answers (checked): `anew` reads the history for the forecast
+and the rule, and again for each batch of paths that the rule asks for besides; `cold` reads it once a forecast; `warm` keeps
+it. Always one thread. The flights model is measured in any case, and whatever --model names. The first departure of each
+aircraft is not counted: there is nothing to keep yet. Times are medians, and how many times the speed the median of the ratios
+event by event, in CPU time.
 """
 
 from __future__ import annotations

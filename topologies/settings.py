@@ -72,8 +72,8 @@ class Forecasts(Section):
     `model` is a model folder, or the name of a model that ships with the package. Every `pick_up` seconds the worker looks
     whether there is a new model in it, and goes on with that; 0 for never.
 
-    `draft_length` events are drafted for each pass of the model. On a CPU its machine code is quickest without any (the model of
-    flights: 2.4 ms a forecast, 4.5 ms with two); on a GPU, or with a large model, measure: `stream-tpp doctor`.
+    `draft_length` events are drafted for each pass of the model. A model as small as that of flights is quickest without any on
+    a CPU (docs/sampling.md); on a GPU, or with a large model, measure: `stream-tpp doctor`.
     """
 
     model: str = "flights"
