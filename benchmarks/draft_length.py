@@ -36,6 +36,8 @@ from stream_tpp.sampling.draft_length import LONGEST, Acceptance, DraftLength, T
 SHAPES = ((1, 1, 100), (1, 64, 20), (16, 16, 10))
 LENGTHS = range(LONGEST + 1)
 HISTORY_EVENTS = 100
+# A call that draws fewer events says less about a speed, and takes more turns.
+EVENTS_A_TURN = 1280
 
 
 class Timed:
@@ -80,7 +82,7 @@ def compared(model: Model, histories: list[History], paths: int, events: int, se
         acceptance.run(model, histories, paths, events, number)
     early, policy.runs, acceptance.runs = policy.rate(), [], []
     by.chosen.clear()
-    for number in range(repeats):
+    for number in range(repeats * max(1, EVENTS_A_TURN // (len(histories) * paths * events))):
         for timed in (*fixed.values(), policy, acceptance):
             timed.run(model, histories, paths, events, settle + number)
     looked, judged = slice(0, None, 2), slice(1, None, 2)
@@ -120,7 +122,7 @@ def models(folder: Path, logs: tuple[str, ...], seconds: float) -> Iterator[tupl
 @click.option("--log", "logs", multiple=True, help="A log beside the simulated processes and flights; may be repeated.")
 @click.option("--train-seconds", type=float, default=60.0, help="For each model.")
 @click.option("--settle", type=click.IntRange(1), default=40, help="Calls of the policy before the comparison.")
-@click.option("--repeats", type=click.IntRange(2), default=20, help="Turns of all.")
+@click.option("--repeats", type=click.IntRange(2), default=20, help="Turns of all, more where a call is short.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows here.")
 def main(folder: Path, logs: tuple[str, ...], train_seconds: float, settle: int, repeats: int, out: Path | None) -> None:
     torch.set_num_threads(1)

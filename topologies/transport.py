@@ -73,20 +73,26 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return beat
 
     async def known_position(self, tp: TP) -> int | None:
-        """Where the consumer stands in a partition, if it knows. Its own `position` waits for the broker to say where, longer
-        than anybody asks, and two that wait keep this thread from all else.
+        """Where the consumer stands in a partition, if it knows. Raises RuntimeError where this thread has ended.
+
+        Its own `position` waits for the broker to say where; and what Faust has this thread do waits in a line, of which two at
+        once, commits among them, may wait for the broker, too. So this is asked past the line.
         """
+        known = self._known_position(tp)
+        try:
+            asked = asyncio.run_coroutine_threadsafe(known, self.thread_loop)
+        except RuntimeError:
+            known.close()
+            raise
+        return await asyncio.wrap_future(asked)
 
-        async def known() -> int | None:
-            subscription = self._ensure_consumer()._subscription.subscription
-            assignment = None if subscription is None else subscription.assignment
-            if assignment is None or tp not in assignment.tps:
-                return None
-            state = assignment.state_value(tp)
-            return int(state.position) if state.has_valid_position else None
-
-        position: int | None = await self.call_thread(known)
-        return position
+    async def _known_position(self, tp: TP) -> int | None:
+        subscription = self._ensure_consumer()._subscription.subscription
+        assignment = None if subscription is None else subscription.assignment
+        if assignment is None or tp not in assignment.tps:
+            return None
+        state = assignment.state_value(tp)
+        return int(state.position) if state.has_valid_position else None
 
     async def _fetch_records(
         self, consumer: AIOKafkaConsumer, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None

@@ -230,8 +230,8 @@ def test_a_path_that_has_ended_leaves_its_place_to_the_next() -> None:
     result = futures(model, plan, "native")
     rows = result.stats.row_passes / result.stats.target_passes
     longest = int(result.lengths.max())
-    assert result.stats.target_passes < 0.6 * len(HISTORIES) * longest * 600 / 32
-    assert rows > 20
+    assert result.stats.target_passes < 0.6 * len(HISTORIES) * longest * 600 / native.ROWS_AT_ONCE
+    assert rows > 0.9 * native.ROWS_AT_ONCE
 
 
 def test_what_the_machine_code_can_not_sample_goes_to_the_reference_or_is_refused() -> None:

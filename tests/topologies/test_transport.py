@@ -91,7 +91,7 @@ async def test_a_worker_ends_although_its_consumer_s_thread_answers_nobody(embed
 
 @pytest.mark.slow
 async def test_a_position_that_only_the_broker_knows_is_not_waited_for(embedded: EmbeddedBroker, tmp_path: Path) -> None:
-    reader = Reader(embedded, tmp_path, stream_wait_empty=False)
+    reader, waiting = Reader(embedded, tmp_path, stream_wait_empty=False), list[asyncio.Task[int | None]]()
     set_fetch_wait(reader.app, FETCH_WAIT)
     await reader.start()
     try:
@@ -100,12 +100,17 @@ async def test_a_position_that_only_the_broker_knows_is_not_waited_for(embedded:
         assert await known_position(reader.app, EVENTS) == 1
         embedded.stop()
         thread._consumer._subscription.subscription.assignment.state_value(EVENTS).await_reset(OffsetResetStrategy.EARLIEST)
+        # As many as the thread does at once.
+        waiting = [asyncio.create_task(reader.app.consumer.position(EVENTS)) for _ in range(2)]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.0):
-                await reader.app.consumer.position(EVENTS)
+                await reader.app.consumer._thread.earliest_offsets(EVENTS)
+        assert not any(task.done() for task in waiting)
         assert await asyncio.wait_for(known_position(reader.app, EVENTS), WITHIN) is None
         assert await asyncio.wait_for(known_position(reader.app, TP("events", 9)), WITHIN) is None
     finally:
+        for task in waiting:
+            task.cancel()
         async with asyncio.timeout(WITHIN):
             await reader.app.stop()
 

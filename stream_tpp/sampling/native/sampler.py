@@ -32,7 +32,8 @@ from stream_tpp.sampling.plan import Plan, elapsed_since, given, observed
 from stream_tpp.sampling.prefixes import Prefix, Prefixes, events_of
 
 _NO_END = 2**62
-_ROWS_AT_ONCE = 32
+ROWS_AT_ONCE = 16
+"""Of a pass. More would share its reading of the weights, and crowd their own keys and values out of a core's cache."""
 T = TypeVar("T")
 
 
@@ -110,7 +111,7 @@ def sample(
             plan.reanchor_after,
             float("inf") if plan.horizon is None else float(plan.horizon),
             _NO_END if plan.max_events is None else plan.max_events,
-            min(len(keys), -(-_ROWS_AT_ONCE // (plan.draft_length + 1))),
+            min(len(keys), -(-ROWS_AT_ONCE // (plan.draft_length + 1))),
         )
 
     chunks = -(-torch.get_num_threads() // len(histories))
