@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from statistics import quantiles
+import time
+from bisect import bisect_right
+from collections import defaultdict
 
 import orjson
 import pytest
@@ -48,8 +51,10 @@ async def test_under_overload_the_newest_state_wins_and_alerts_do_not_wait_in_li
     fleet.feel(SLOW)
     warm_up = traffic.sent
     await overload(traffic, 6)
-    at_first = worker.memory()
+    at_first, began, batches = worker.memory(), time.monotonic(), worker.metric("stream_tpp_sampler_batches_total")
     await overload(traffic, 600 if soak else 10)
+    # Batch by batch, the engine is never idle.
+    batch = (time.monotonic() - began) / (worker.metric("stream_tpp_sampler_batches_total") - batches)
     grown = worker.memory() - at_first
     assert grown < (32 << 20), "what waits is held by the worker"
     assert worker.metric("stream_tpp_rebalances") == 1
@@ -64,11 +69,21 @@ async def test_under_overload_the_newest_state_wins_and_alerts_do_not_wait_in_li
     assert account.conflated > account.forecasts
     assert await newest_is_of_the_last_event(settings)
     risky, others = await waited(settings, warm_up)
-    told = [f"{name} p50 {each[49]:.2f} s, p99 {each[98]:.2f} s" for name, each in (("at risk", risky), ("others", others))]
+    told = [
+        f"{name} ({len(each)}) p50 {quantile(each, 0.5):.2f} s, p99 {quantile(each, 0.99):.2f} s, last {each[-1]:.2f} s"
+        for name, each in (("urgent", risky), ("others", others))
+    ]
+    told.append(f"a batch {batch:.2f} s")
     counts = f"{account.events_in} events, {account.conflated} conflated, {account.duplicated} repeated"
     print(f"{counts}, {lag} behind, {grown >> 20} MiB; {'; '.join(told)}")
-    # The engine's pace is the test's own; the order in which it is asked is what is put to the test.
-    assert risky[89] < others[49], told
+    # The order in which the engine is asked is put to the test: the batch under way and one's own, and the machine's own delays
+    # have a third. Its pace is the test's.
+    assert quantile(risky, 0.99) < 3 * batch, told
+    assert quantile(risky, 0.9) < quantile(others, 0.5), told
+
+
+def quantile(ranked: list[float], share: float) -> float:
+    return ranked[int(share * len(ranked))]
 
 
 async def behind(settings: Settings, traffic: Traffic) -> int:
@@ -77,15 +92,27 @@ async def behind(settings: Settings, traffic: Traffic) -> int:
 
 
 async def waited(settings: Settings, warm_up: int) -> tuple[list[float], list[float]]:
-    """Percentiles of the seconds from an event to the forecast that is or stands for its own: of those at risk, of others."""
+    """Sorted seconds from an event to the forecast that is or stands for its own: of urgent entities, of others.
+
+    Urgent is an entity from a score that would not clear an alert to the next that would.
+    """
     ledger = Ledger(settings.topics.events, settings.rules)
+    scores: dict[str, list[tuple[float, float]]] = defaultdict(list)
     async for entry in read(settings.kafka, settings.topics):
         ledger.take(entry)
+        if entry.role == "warnings":
+            warning = orjson.loads(entry.value or b"")
+            scores[warning["entity"]].append((entry.timestamp, warning["score"]))
+    (rule,) = settings.rules
     groups: tuple[list[float], list[float]] = ([], [])
     for place, event in sorted(ledger.events.items(), key=lambda item: item[1].timestamp)[warm_up:]:
         forecast = ledger.forecasts.get(place) or ledger.forecasts[ledger.conflated[place]]
-        groups[event.entity not in AT_RISK].append(forecast.timestamp - event.timestamp)
-    return quantiles(groups[0], n=100), quantiles(groups[1], n=100)
+        told = scores[event.entity or ""]
+        last = bisect_right(told, (event.timestamp, math.inf)) - 1
+        meanwhile = [score for at, score in told[max(last, 0) :] if at < forecast.timestamp]
+        urgent = last >= 0 and all(score >= rule.clears_below for score in meanwhile)
+        groups[not urgent].append(forecast.timestamp - event.timestamp)
+    return sorted(groups[0]), sorted(groups[1])
 
 
 async def newest_is_of_the_last_event(settings: Settings) -> bool:
