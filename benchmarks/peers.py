@@ -42,7 +42,8 @@ DATASET, HISTORY = "MultiHawkes", 100
 BATCHES = (1, 64)
 OURS = {"stream-tpp, speculative": None, "stream-tpp, event by event": 0}  # draft lengths; None: Model.sample's own
 SIZE = {"layers": 20, "heads": 8, "d_model": 64, "feedforward": 32}
-OURS_EVENTS, FEWEST, MOST = 100, 2, 100
+# EasyTPP can't take as many steps as the history has events.
+OURS_EVENTS, FEWEST, MOST = 100, 2, HISTORY - 1
 TRAIN_SECONDS, SEED = 60.0, 0
 
 
