@@ -24,6 +24,7 @@ from stream_tpp.logs.histories import gather_histories
 from stream_tpp.model.binned import BinnedLaw
 from stream_tpp.model.drafts import build_draft
 from stream_tpp.model.model import Model
+from stream_tpp.sampling.draft_length import events_a_round
 from stream_tpp.training.data import Batch, Crops, Observed
 from stream_tpp.training.distillation import acceptance
 
@@ -281,7 +282,7 @@ def check_draft_length(rounds: Rounds, chosen: int | None) -> Finding:
     share = rounds.expected(chosen) / rounds.expected(best)
     if share >= _LOSS:
         return Finding("draft_length", chosen)
-    stands = rounds.runs[chosen].stats.acceptance * chosen
+    stands = events_a_round(rounds.acceptance, chosen) - 1
     return Finding(
         "draft_length",
         chosen,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stream_tpp.evaluation.prompts import Prompt
-from stream_tpp.sampling.draft_length import LONGEST, chance_to_stand, events_a_round
+from stream_tpp.sampling.draft_length import LONGEST, events_a_round
 from stream_tpp.sampling.futures import Stats
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ class Rounds:
 
     @property
     def acceptance(self) -> float:
-        """The chance a that a drafted event stands where those before it do: the mean accepted is a + a^2 + .. + a^gamma."""
-        gamma = 4 if 4 in self.runs else max(self.runs)
-        return chance_to_stand(self.runs[gamma].stats.acceptance * gamma, gamma)
+        """The chance a that a drafted event stands where those before it do."""
+        return self.runs[4 if 4 in self.runs else max(self.runs)].stats.chance
 
     def speedup(self, gamma: int) -> float:
         """Events per second over those of autoregression, the median over the histories."""

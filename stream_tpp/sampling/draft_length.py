@@ -156,15 +156,6 @@ def events_a_round(a: float, gamma: int) -> float:
     return (1 - a ** (gamma + 1)) / (1 - a) if a < 1 else gamma + 1.0
 
 
-def chance_to_stand(accepted: float, gamma: int) -> float:
-    """The a whose a + .. + a^gamma is `accepted`, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if events_a_round(middle, gamma) - 1 < accepted else (low, middle)
-    return (low + high) / 2
-
-
 @dataclass
 class _Runs:
     """The calls at one length, added up; `calls` of them, fewer as they fade."""
@@ -174,21 +165,21 @@ class _Runs:
     seconds: float = 0.0
     rounds: float = 0.0
     events: float = 0.0
-    drafted: float = 0.0
     accepted: float = 0.0
+    rejected: float = 0.0
 
     def add(self, stats: Stats, seconds: float) -> None:
         self.calls += 1
         self.seconds += seconds
         self.rounds += stats.row_passes
         self.events += stats.events
-        self.drafted += stats.drafted
         self.accepted += stats.accepted
+        self.rejected += stats.rejected
 
     def fade(self) -> None:
         """Weigh less, but never less than what is expected does: a machine has lengths that no line foresees."""
         if self.calls > LEAST_CALLS:
-            for name in ("calls", "seconds", "rounds", "events", "drafted", "accepted"):
+            for name in ("calls", "seconds", "rounds", "events", "accepted", "rejected"):
                 setattr(self, name, getattr(self, name) * FADING)
 
     @property
@@ -201,7 +192,9 @@ class _Runs:
 
     @property
     def chance(self) -> float:
-        return chance_to_stand(self.accepted / self.drafted * self.gamma, self.gamma) if self.drafted else 0.0
+        """That a drafted event stands where those before it do: rounds may draft fewer than gamma, near the end of a path."""
+        judged = self.accepted + self.rejected
+        return self.accepted / judged if judged else 0.0
 
 
 @dataclass

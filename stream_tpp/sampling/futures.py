@@ -24,11 +24,19 @@ class Stats:
     """Drafted events that stood."""
     events: int = 0
     """Events of the paths, the one that ends each (past its horizon) included: what autoregression would have drawn."""
+    rejected: int = 0
+    """Drafted events that were turned down. Those drafted after one were not judged."""
 
     @property
     def acceptance(self) -> float:
         """Share of the drafted events that stood (the paper's alpha); nan where nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else float("nan")
+
+    @property
+    def chance(self) -> float:
+        """That a drafted event stood where those before it did; nan where none was judged."""
+        judged = self.accepted + self.rejected
+        return self.accepted / judged if judged else float("nan")
 
     @property
     def events_per_target_pass(self) -> float:
@@ -42,6 +50,7 @@ class Stats:
         self.drafted += other.drafted
         self.accepted += other.accepted
         self.events += other.events
+        self.rejected += other.rejected
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ class Plan:
     """What to simulate.
 
     horizon (seconds from now, or None) and max_events (a path, or None) end a path, whichever comes first; at least one is
-    set. draft_length 0 is plain autoregression. `permitted` (bool [K]) suppresses the other types. first_path: path
-    numbers start here, so that paths can be added to an earlier call. After reanchor_interval generated events without a
-    draw from the target's own law, the target draws the next event itself: draft error can't build up.
+    set. draft_length: events drafted a round, fewer where max_events leaves less room; 0 is plain autoregression. `permitted`
+    (bool [K]) suppresses the other types. first_path: path numbers start here, so that paths can be added to an earlier call.
+    After reanchor_interval generated events without a draw from the target's own law, the target draws the next event itself:
+    draft error can't build up.
     """
 
     paths: int

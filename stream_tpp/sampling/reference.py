@@ -68,7 +68,7 @@ def sample(
                 .first(1)
                 .reshape(len(histories))
             )
-        limits = torch.where(rows.since >= plan.reanchor_after, 0, plan.draft_length)
+        limits = rows.limits(plan)
         verdict = _verify(p, rollout, limits, Draws(rows.keys.reshape(-1), len(rounds)), plan.mode)
         events = rows.generate(drafted, verdict, p, scale, plan)
         rounds.append(events)
@@ -130,8 +130,21 @@ class _Rows:
             base=last.times[:, 0] + elapsed,
         )
 
+    def limits(self, plan: Plan) -> Tensor:
+        """How many drafted events count in the next round, int64 [B, P]; a rollout may hold more. None do where it is the
+        target's turn, and one fewer than the path may still hold at most, since an event of the target's follows them.
+
+        Speculative sampling draws from the target's law at any draft length. So it does at one that is chosen anew for each
+        row and round, as long as the past chooses it (a stopping time): here the number of events that the path has, and
+        nothing that is drafted after them.
+        """
+        limits = torch.where(self.since >= plan.reanchor_after, 0, plan.draft_length)
+        if plan.max_events is None:
+            return limits
+        return torch.minimum(limits, (plan.max_events - 1 - self.count).clamp(min=0))
+
     def generate(self, drafted: Block | None, verdict: Verdict, p: Law, scale: GapScale, plan: Plan) -> _Generated:
-        """The accepted events and the one after them; `valid` leaves out what follows an event past the horizon or max_events."""
+        """The accepted events and the one after them; `valid` leaves out what follows an event past the horizon."""
         y, types = verdict.y[..., None], verdict.k[..., None]
         place = torch.arange(1 if drafted is None else drafted.y.shape[-1] + 1, device=y.device)
         if drafted is not None:
@@ -139,8 +152,6 @@ class _Rows:
             y = torch.cat((torch.where(stands, drafted.y, y), y), -1)
             types = torch.cat((torch.where(stands, drafted.types, types), types), -1)
         valid = self.running[..., None] & (place <= verdict.accepted[..., None])
-        if plan.max_events is not None:
-            valid = valid & (self.count[..., None] + place < plan.max_events)
         leads = (self.clock[..., None] + scale.to_gap(y).cumsum(-1)).clamp(min=0.0)
         if plan.horizon is not None:
             before = torch.cat((self.clock[..., None], leads[..., :-1]), -1)
@@ -216,6 +227,7 @@ def _count(stats: Stats, running: Tensor, limits: Tensor, accepted: Tensor, even
     stats.drafted += int(limits[running].sum())
     stats.accepted += int(accepted[running].sum())
     stats.events += int(events.valid.sum())
+    stats.rejected += int((accepted < limits)[running].sum())
 
 
 def _futures(rounds: list[_Generated], plan: Plan, base: Tensor, next_event: Law, stats: Stats) -> Futures:

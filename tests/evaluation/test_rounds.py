@@ -12,7 +12,8 @@ def rounds_of(a: float, pass_cost: float, draft_cost: float) -> Rounds:
     for gamma in (0, 1, 2, 4, 8):
         seconds = 2e-3 * (pass_cost + gamma * draft_cost if gamma else 1.0)
         accepted = sum(a**place for place in range(1, gamma + 1))
-        stats = Stats(1000, 1000, 1000 * gamma, round(1000 * accepted), round(1000 * (1 + accepted)))
+        rejected = round(1000 * (1 - a**gamma))
+        stats = Stats(1000, 1000, 1000 * gamma, round(1000 * accepted), round(1000 * (1 + accepted)), rejected)
         runs[gamma] = Runs((seconds,) * 3, ((1 + accepted) / seconds,) * 3, stats)
     return Rounds(runs)
 

@@ -22,6 +22,7 @@ from stream_tpp.sampling.draft_length import (
     Fixed,
     Throughput,
     Utilisation,
+    _Runs,
     events_a_round,
     policy,
 )
@@ -47,12 +48,13 @@ def fastest(a: float, cost: Cost) -> float:
 def call(gamma: int, a: float, cost: Cost, noise: np.random.Generator | None = None, rows: int = 64) -> Call:
     """300 rounds of `rows` paths; with noise, acceptance by chance and costs a tenth off."""
     rounds = 300
-    accepted = round(rounds * (events_a_round(a, gamma) - 1))
+    accepted, rejected = round(rounds * (events_a_round(a, gamma) - 1)), round(rounds * (1 - a**gamma))
     seconds = 1e-4 * rounds * cost(gamma)
     if noise is not None:
-        accepted = int(np.minimum(noise.geometric(1 - a, rounds) - 1, gamma).sum())
+        stood = np.minimum(noise.geometric(1 - a, rounds) - 1, gamma)
+        accepted, rejected = int(stood.sum()), int((stood < gamma).sum())
         seconds *= float(np.exp(0.1 * noise.standard_normal()))
-    return Call(rows, gamma, Stats(rounds, rounds, rounds * gamma, accepted, rounds + accepted), seconds)
+    return Call(rows, gamma, Stats(rounds, rounds, rounds * gamma, accepted, rounds + accepted, rejected), seconds)
 
 
 def lengths(policy: DraftLength, calls: int, a: float, cost: Cost, noise: np.random.Generator | None = None) -> Counter[int]:
@@ -165,6 +167,23 @@ def test_throughput_does_not_count_the_call_that_pays_for_compilation() -> None:
     by.observe(Call(64, first.draft_length, first.stats, 60.0))
     lengths(by, 20, 0.9, cost)
     assert share_of_the_fastest(lengths(by, 100, 0.9, cost), 0.9, cost) > 0.95
+
+
+def test_the_chance_to_stand_is_that_of_the_events_that_were_judged() -> None:
+    """Paths of five events leave no round room for the eight that it might draft."""
+    noise, together = np.random.default_rng(0), Stats()
+    for _ in range(2000):
+        held = 0
+        while held < 5:
+            limit = 4 - held
+            stood = min(int(noise.geometric(0.2)) - 1, limit)
+            together.add(Stats(1, 1, limit, stood, stood + 1, int(stood < limit)))
+            held += stood + 1
+    runs = _Runs(8)
+    runs.add(together, 1.0)
+    assert runs.chance == together.chance == pytest.approx(0.8, abs=0.01)
+    # Were all rounds of eight, more than 0.85 would stand.
+    assert 8 * together.acceptance > events_a_round(0.85, 8) - 1
 
 
 @pytest.mark.parametrize("unlucky", [0, 4])

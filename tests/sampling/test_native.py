@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from stream_tpp.errors import StreamTppError
+from stream_tpp.evaluation.fidelity import compare
+from stream_tpp.evaluation.paths import Paths
 from stream_tpp.history import History
 from stream_tpp.kernels import residual, verification
 from stream_tpp.kernels.law import GapScale
@@ -47,6 +49,8 @@ PLANS = {
     "block": Plan(paths=24, max_events=20, draft_length=6, mode="block"),
     "block, suppressed, horizon": Plan(paths=24, horizon=2e5, max_events=40, mode="block", permitted=PERMITTED),
     "reanchored": Plan(paths=24, max_events=30, reanchor_interval=3),
+    "few events": Plan(paths=48, max_events=5, draft_length=8),
+    "block, few events": Plan(paths=48, max_events=5, draft_length=8, mode="block"),
 }
 
 
@@ -115,6 +119,8 @@ def test_the_paths_are_those_of_the_reference(shape: str, plan: str) -> None:
     if PLANS[plan].draft_length:
         assert 0.15 < ours.stats.acceptance < 0.98
         assert abs(ours.stats.acceptance - theirs.stats.acceptance) < 0.02
+        for name in ("drafted", "rejected"):
+            assert abs(getattr(ours.stats, name) - getattr(theirs.stats, name)) <= 0.05 * theirs.stats.drafted
     assert abs(ours.stats.events - theirs.stats.events) <= 0.02 * theirs.stats.events
 
 
@@ -171,6 +177,46 @@ def test_the_comparison_sees_a_sampler_that_is_wrong(
     ours = futures(model, PLANS[plan], "native")
     fault(monkeypatch)
     assert share_of_equal_paths(ours, futures(model, PLANS[plan], "eager")) < 0.9
+
+
+HORIZON = 1e5
+CUT_SHORT = Plan(paths=1500, horizon=HORIZON, max_events=5, draft_length=8)
+"""Paths of which two in five end by max_events, the others by the horizon."""
+
+
+@pytest.fixture(scope="module")
+def event_by_event() -> Paths:
+    """As many other paths, drawn by the reference."""
+    plan = replace(CUT_SHORT, draft_length=0, first_path=CUT_SHORT.paths)
+    return Paths.of_futures(futures(build("thp"), plan, "eager"), HORIZON)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("mode", verification.MODES)
+def test_paths_that_draft_no_more_than_they_may_hold_keep_the_law(mode: str, backend: Backend, event_by_event: Paths) -> None:
+    drawn = futures(build("thp"), replace(CUT_SHORT, mode=mode), backend)
+    found = compare(Paths.of_futures(drawn, HORIZON), event_by_event, power=False)
+    assert found.passed, found.tests
+
+
+def _drafts_past_the_horizon_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, ends = reference._verify, torch.tensor(NOW, dtype=torch.float64) + HORIZON
+
+    def verify(p: verification.Law, rollout: Any, limits: Tensor, draws: residual.Draws, mode: str) -> verification.Verdict:
+        if rollout is not None:
+            limits = torch.minimum(limits, (rollout.block.times <= ends[:, None, None]).sum(-1))
+        return right(p, rollout, limits, draws, mode)
+
+    monkeypatch.setattr(reference, "_verify", verify)
+
+
+@pytest.mark.parametrize("fault", [_bonus_for_residual, _drafts_past_the_horizon_not_judged])
+def test_the_law_is_lost_without_the_residual_and_by_a_limit_that_looks_at_what_was_drafted(
+    fault: Callable[[pytest.MonkeyPatch], None], event_by_event: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    drawn = futures(build("thp"), CUT_SHORT, "eager")
+    assert not compare(Paths.of_futures(drawn, HORIZON), event_by_event, power=False).passed
 
 
 def test_the_paths_do_not_depend_on_the_number_of_threads() -> None:

@@ -62,12 +62,14 @@ def futures(
 
 
 @pytest.mark.parametrize("encoder", ["thp", "sahp", "attnhp"])
-@pytest.mark.parametrize(("paths", "draft_length"), [(64, 4), (3, 4), (1, 8)])
-def test_a_path_is_the_same_to_the_last_bit_whatever_shares_its_batch(encoder: str, paths: int, draft_length: int) -> None:
+@pytest.mark.parametrize(("paths", "draft_length", "max_events"), [(64, 4, 40), (3, 4, 40), (1, 8, 40), (3, 8, 5)])
+def test_a_path_is_the_same_to_the_last_bit_whatever_shares_its_batch(
+    encoder: str, paths: int, draft_length: int, max_events: int
+) -> None:
     model = build(encoder)
     histories = [history(n, n) for n in (50, 3, 0, 64, 20, 100, 1)]
     now = [float(h.times[-1]) + 3000 * i if len(h) else EPOCH for i, h in enumerate(histories)]
-    plan = Plan(paths=paths, horizon=100_000.0, max_events=40, draft_length=draft_length)
+    plan = Plan(paths=paths, horizon=100_000.0, max_events=max_events, draft_length=draft_length)
     together = futures(model, plan, histories, list(range(7)), now)
     for company in ([0], [3, 2], [5, 0, 1], [6], [6, 6, 4]):
         alone = futures(model, plan, [histories[i] for i in company], company, [now[i] for i in company])
@@ -102,10 +104,23 @@ def test_a_path_ends_at_its_horizon_or_its_number_of_events_whichever_is_first()
     assert torch.equal(inside.sum(-1), by_time.lengths)
     both = futures(model, Plan(paths=200, horizon=30_000.0, max_events=3), [history(9)], [0])
     assert int(both.lengths.max()) == 3
-    assert torch.equal(both.complete, by_time.lengths < 3)
+    assert torch.equal(both.complete, both.lengths < 3)
     by_count = futures(model, Plan(paths=20, max_events=7), [history(9)], [0])
     assert bool((by_count.lengths == 7).all())
     assert bool(by_count.complete.all())
+
+
+@pytest.mark.parametrize("mode", ["joint", "sequential", "hierarchical", "block"])
+@pytest.mark.parametrize("max_events", [1, 2, 3, 5, 9])
+def test_no_round_drafts_more_than_its_path_may_still_hold(mode: str, max_events: int) -> None:
+    paths = 100
+    plan = Plan(paths=paths, max_events=max_events, draft_length=8, mode=mode)
+    cost = futures(build(), plan, [history(9)], [0]).stats
+    # What stands and the target's event after it all have room on the path.
+    assert cost.accepted + cost.row_passes == cost.events == paths * max_events
+    # The first round drafts one event fewer than the path may hold, each later one fewer than the one before it.
+    assert paths * (max_events - 1) <= cost.drafted <= paths * max_events * (max_events - 1) / 2
+    assert cost.accepted + cost.rejected <= cost.drafted
 
 
 def test_times_follow_now_and_never_run_backwards() -> None:

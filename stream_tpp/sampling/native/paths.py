@@ -26,7 +26,7 @@ from stream_tpp.sampling.native.network import (
 )
 from stream_tpp.sampling.native.verification import draw, verify
 
-PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS, FAILED = 0, 1, 2, 3, 4, 5
+PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS, REJECTED, FAILED = 0, 1, 2, 3, 4, 5, 6
 
 
 @native
@@ -57,7 +57,7 @@ def sample_paths(
     prefix_keys and prefix_values [L, D, S] hold the history; states [2, D], mixture [3 M] and type_logits [K] are what
     `read_history` says of its end. last: y, type, time of the last event and time of BOS. elapsed: seconds since; low: their y.
     permitted: bool [K], or empty. horizon inf or max_events 2^62: no such end. Returns leads, types and log masses [P, N],
-    lengths [P] (the event past the horizon is counted), and figures [6].
+    lengths [P] (the event past the horizon is counted), and figures [7].
     """
     encoder, draft = weights.encoder, weights.draft
     paths, width = len(keys), encoder.event.bias.shape[0]
@@ -70,7 +70,7 @@ def sample_paths(
     types = np.full((paths, capacity), -1, np.int64)
     log_masses = np.zeros((paths, capacity))
     lengths = np.zeros(paths, np.int64)
-    figures = np.zeros(6, np.int64)
+    figures = np.zeros(7, np.int64)
 
     columns = (2 * places + PANEL - 1) // PANEL * PANEL
     own_keys = np.zeros((slots, layers, width, columns), np.float32)
@@ -115,18 +115,23 @@ def sample_paths(
         if not running:
             return leads, types, log_masses, lengths, figures
 
-        # The draft proposes. A path whose next event is the target's own has no use for proposals.
-        drafters = ZERO
+        # The draft proposes. A path whose next event is the target's own has no use for proposals, nor has any for more than
+        # it may still hold beside the target's event that follows them. Whoever drafts longest comes first: the others drop out.
         for s in range(slots):
             if path[s] >= 0:
-                limit[s] = 0 if since[s] >= reanchor_after else gamma
-                if limit[s]:
+                limit[s] = 0 if since[s] >= reanchor_after else min(gamma, max_events - lengths[path[s]] - 1)
+        drafters = ZERO
+        for length in range(gamma, 0, -1):
+            for s in range(slots):
+                if path[s] >= 0 and limit[s] == length:
                     drafting[drafters] = s
                     work.hidden[drafters, :width] = anchors[s, :width]
                     drafters += 1
         if drafters:
             enter_draft(draft, work.hidden, drafters, state)
-            for i in range(gamma):
+            for i in range(limit[drafting[0]]):
+                while limit[drafting[drafters - 1]] <= i:
+                    drafters -= 1
                 for r in range(drafters):
                     s = drafting[r]
                     embed_event(draft.event, y[s, i], kind[s, i], time[s, i], events[r])
@@ -153,7 +158,7 @@ def sample_paths(
         furthest = 0
         for s in range(slots):
             if path[s] >= 0:
-                furthest = max(furthest, reach[s] + places)
+                furthest = max(furthest, reach[s] + limit[s] + 1)
         if furthest > columns:
             columns = (2 * furthest + PANEL - 1) // PANEL * PANEL
             own_keys, own_values = widened(own_keys, columns), widened(own_values, columns)
@@ -191,6 +196,7 @@ def sample_paths(
             figures[ROW_PASSES] += 1
             figures[DRAFTED] += limit[s]
             figures[ACCEPTED] += accepted
+            figures[REJECTED] += accepted < limit[s]
             anchors[s, :width] = states[1] if accepted < known else work.hidden[row + accepted - known, :width]
             row += limit[s] + 1 - known
 
@@ -200,7 +206,7 @@ def sample_paths(
                 leads, types, log_masses = _longer(leads, np.inf), _longer(types, -1), _longer(log_masses, 0.0)
             at = path[s]
             for i in range(accepted + 1):
-                if clock[s] > horizon or lengths[at] >= max_events:
+                if clock[s] > horizon:
                     break
                 event_y = y[s, i + 1] if i < accepted else new
                 event_kind = kind[s, i + 1] if i < accepted else new_kind

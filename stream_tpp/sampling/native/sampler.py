@@ -24,7 +24,7 @@ from stream_tpp.model.histories import pack
 from stream_tpp.model.target import Target
 from stream_tpp.sampling.futures import Futures, Stats
 from stream_tpp.sampling.native.law import NativeLaw
-from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, PASSES, ROW_PASSES
+from stream_tpp.sampling.native.paths import ACCEPTED, DRAFTED, EVENTS, FAILED, PASSES, REJECTED, ROW_PASSES
 from stream_tpp.sampling.native.program import program
 from stream_tpp.sampling.native.verification import MODES
 from stream_tpp.sampling.native.weights import Weights, gather_weights
@@ -156,7 +156,7 @@ def _futures(results: Sequence[Any], plan: Plan, base: NDArray[np.float64], next
     figures = np.stack([result[4] for result in results])
     if figures[:, FAILED].any():
         raise SamplingError.no_law()
-    passes, row_passes, drafted, accepted, events = figures[:, (PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS)].sum(0).tolist()
+    counts = figures[:, (PASSES, ROW_PASSES, DRAFTED, ACCEPTED, EVENTS, REJECTED)].sum(0).tolist()
     lengths = np.concatenate([result[3] for result in results])
     width = int(lengths.max())
     leads, types, log_permitted = (
@@ -185,7 +185,7 @@ def _futures(results: Sequence[Any], plan: Plan, base: NDArray[np.float64], next
         complete=torch.from_numpy(complete.reshape(len(base), plan.paths)),
         log_permitted=None if plan.permitted is None else whole(log_permitted),
         next=next_event,
-        stats=Stats(passes, row_passes, drafted, accepted, events),
+        stats=Stats(*counts),
     )
 
 
