@@ -35,10 +35,11 @@ from stream_tpp.operators.forecaster import Forecaster
 from stream_tpp.operators.forecasting import Forecasting, Question
 from stream_tpp.operators.histories import NotCommitted
 from stream_tpp.operators.line import Ask
-from stream_tpp.operators.outbox import Outbox, Parcel
+from stream_tpp.operators.outbox import EagerOutbox, Outbox, Parcel, TransactionalOutbox
 from stream_tpp.operators.post import Arrived, Fate, Letter, Post
 from stream_tpp.operators.records import Channel, Output, Record, Source
 from stream_tpp.operators.sampler import Sampler
+from stream_tpp.operators.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -164,6 +165,8 @@ class RawAgent(ABC):
     A record that can't be handled before others are committed is held until they are, and those behind it go on; where
     `in_order` is set they wait too.
 
+    With `transactions`, what is written for a record and that it was read become visible at once, or neither does.
+
     Where a rebalance or the worker's end begins, what is in flight has `patience` seconds to be done with; what is not is
     dropped, unacknowledged, and read again by whoever gets its partition.
     """
@@ -180,6 +183,7 @@ class RawAgent(ABC):
         limit: int,
         on_error: OnError,
         patience: float,
+        transactions: Transactions | None,
     ) -> None:
         self.app = app
         self.table = table
@@ -187,7 +191,11 @@ class RawAgent(ABC):
         self.post = post
         self.on_error = on_error
         self.patience = patience
-        self.outbox = Outbox(self._send, limit=limit)
+        self.outbox: Outbox = (
+            TransactionalOutbox(partial(self._commit, transactions), limit=limit)
+            if transactions
+            else EagerOutbox(self._send, limit=limit)
+        )
         self._names = {channel: topic.get_topic_name() for channel, topic in topics.items()}
         self._first: dict[TP, int] = {}
         # In order; and for each partition the least offset that one of them waits for.
@@ -253,8 +261,8 @@ class RawAgent(ABC):
         if self.in_order:
             await self._holds_none.wait()
         # After a wait a rebalance may have passed; the record is then delivered again, to whoever has its partition.
-        if self.outbox.epoch == epoch:
-            parcel = Parcel(message.partition, partial(self._ack, event))
+        if self.outbox.epoch == epoch and self.outbox.expects(message.tp, message.offset):
+            parcel = Parcel(message.tp, message.offset, partial(self._ack, event))
             self.outbox.put(parcel)
             await self._handle_held()
             await self._handle_or_hold(parcel, event)
@@ -333,9 +341,15 @@ class RawAgent(ABC):
 
     async def _send(self, letters: Sequence[Letter]) -> list[Fate]:
         fates = await self.post.send(letters)
+        self._sent(fates)
+        return fates
+
+    async def _commit(self, transactions: Transactions, source: TP, offset: int, letters: Sequence[Letter]) -> None:
+        self._sent(await transactions.commit(source, offset, letters))
+
+    def _sent(self, fates: Iterable[Fate]) -> None:
         changelog = self.table.changelog_topic_name
         self.table.sent(fate for fate in fates if isinstance(fate, Arrived) and fate.tp.topic == changelog)
-        return fates
 
     async def _stop(self, error: Exception, message: Message) -> None:
         """End the worker on purpose; the record stays unacknowledged."""
@@ -379,8 +393,11 @@ class ForecastAgent(RawAgent):
         conflate: bool = True,
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
+        transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience)
+        super().__init__(
+            app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience, transactions=transactions
+        )
         self.forecasting = forecasting
         self.counters: Counters = forecasting.counters
         self.sampler: Sampler[Asked] = Sampler(
@@ -449,8 +466,11 @@ class AlertAgent(RawAgent):
         max_in_flight: int = 2048,
         on_error: OnError = "dead_letter",
         patience: float = 2.0,
+        transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience)
+        super().__init__(
+            app, table, topics, post, limit=max_in_flight, on_error=on_error, patience=patience, transactions=transactions
+        )
         self.alerts = alerts
 
     def drop(self) -> int:

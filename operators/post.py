@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 import faust
+from aiokafka import AIOKafkaProducer
 from faust.transport.drivers.aiokafka import Producer
 from faust.types import TP
 
@@ -42,35 +43,35 @@ Fate = Arrived | Exception
 
 
 class Post:
-    """Sends letters through the producer of a Faust app."""
+    """Sends letters through the producer of a Faust app, or through another one to the same brokers."""
 
     def __init__(self, app: faust.App) -> None:
         self.app = app
         # Hashing a key takes aiokafka as long as encoding a forecast.
         self._place_of_short = lru_cache(MOST_PLACES)(self._hashed)
 
-    async def send(self, letters: Sequence[Letter]) -> list[Fate]:
+    async def send(self, letters: Sequence[Letter], through: AIOKafkaProducer | None = None) -> list[Fate]:
         """What became of each, in their order. Where one of a partition fails, so do those after it: none overtakes."""
         try:
-            producer = cast(Producer, await self.app.maybe_start_producer())
-            known = producer._ensure_producer().partitions_for
-            counts = {topic: len(await known(topic)) for topic in {letter.topic for letter in letters}}
+            await self.app.maybe_start_producer()
+            producer = cast(Producer, self.app.producer)._ensure_producer()
+            counts = {topic: len(await producer.partitions_for(topic)) for topic in {letter.topic for letter in letters}}
         except Exception as error:
             return [error] * len(letters)
         at: defaultdict[TP, list[int]] = defaultdict(list)
         for number, letter in enumerate(letters):
             at[self._place(letter, counts[letter.topic])].append(number)
         fates: list[Fate] = [LookupError("never sent")] * len(letters)
-        await asyncio.gather(*(self._send_to(producer, tp, letters, numbers, fates) for tp, numbers in at.items()))
+        await asyncio.gather(*(self._send_to(through or producer, tp, letters, numbers, fates) for tp, numbers in at.items()))
         return fates
 
     async def _send_to(
-        self, producer: Producer, tp: TP, letters: Sequence[Letter], numbers: list[int], fates: list[Fate]
+        self, producer: AIOKafkaProducer, tp: TP, letters: Sequence[Letter], numbers: list[int], fates: list[Fate]
     ) -> None:
         done = 0
         try:
             while done < len(numbers):
-                batch = producer._ensure_producer().create_batch()
+                batch = producer.create_batch()
                 taken = done
                 while taken < len(numbers):
                     _, key, value, headers, _ = letters[numbers[taken]]
@@ -79,7 +80,7 @@ class Post:
                     taken += 1
                 # Closed, it does not linger for more.
                 batch.close()
-                arrived = await (await producer._ensure_producer().send_batch(batch, tp.topic, partition=tp.partition))
+                arrived = await (await producer.send_batch(batch, tp.topic, partition=tp.partition))
                 for place, number in enumerate(numbers[done:taken]):
                     fates[number] = Arrived(tp, arrived.offset + place)
                 done = taken

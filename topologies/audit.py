@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -19,21 +19,31 @@ from stream_tpp.warning.rule import Rule
 # An end offset may be wrong (Tansu's is, where the last batch holds several records): the end is where nothing comes.
 SILENCE = 1.0
 
+# What is read: all records, or those of transactions that were committed, and of none.
+Isolation = Literal["read_uncommitted", "read_committed"]
+
 
 async def audit(
-    connection: Connection, topics: Topics, rules: Iterable[Rule], fields: Fields | None = None, silence: float = SILENCE
+    connection: Connection,
+    topics: Topics,
+    rules: Iterable[Rule],
+    fields: Fields | None = None,
+    silence: float = SILENCE,
+    isolation: Isolation = "read_uncommitted",
 ) -> Audit:
     """The account of all that lies in the topics now. Raises BrokerUnreachable, StreamTppError for a topic that is not there."""
     ledger = Ledger(topics.events, rules, fields)
-    async for entry in read(connection, topics, silence):
+    async for entry in read(connection, topics, silence, isolation):
         ledger.take(entry)
     return ledger.audit()
 
 
-async def read(connection: Connection, topics: Topics, silence: float = SILENCE) -> AsyncIterator[Entry]:
+async def read(
+    connection: Connection, topics: Topics, silence: float = SILENCE, isolation: Isolation = "read_uncommitted"
+) -> AsyncIterator[Entry]:
     """Every record of the five topics, each partition from its start to its end as of now (`silence` seconds of nothing)."""
     await (await connect(connection)).close()
-    consumer = _consumer(connection, fetch_wait=0.02)
+    consumer = _consumer(connection, fetch_wait=0.02, isolation=isolation)
     async with consumer:
         places = await _assign(consumer, topics)
         ends = await consumer.end_offsets(list(places))
@@ -42,9 +52,9 @@ async def read(connection: Connection, topics: Topics, silence: float = SILENCE)
                 yield entry
 
 
-async def follow(connection: Connection, topics: Topics) -> AsyncIterator[list[Entry]]:
+async def follow(connection: Connection, topics: Topics, isolation: Isolation = "read_uncommitted") -> AsyncIterator[list[Entry]]:
     """The records of the five topics from their start, in batches as they come, for ever; an empty batch now and then."""
-    consumer = _consumer(connection, fetch_wait=0.05)
+    consumer = _consumer(connection, fetch_wait=0.05, isolation=isolation)
     async with consumer:
         places = await _assign(consumer, topics)
         async for entries in _batches(consumer, places, math.inf, {}):
@@ -54,12 +64,13 @@ async def follow(connection: Connection, topics: Topics) -> AsyncIterator[list[E
 Places = dict[TopicPartition, Role]
 
 
-def _consumer(connection: Connection, fetch_wait: float) -> AIOKafkaConsumer:
+def _consumer(connection: Connection, fetch_wait: float, isolation: Isolation) -> AIOKafkaConsumer:
     # From the start by its reset policy and not by a seek: the consumer finds its first offsets in the background, and may
     # find them after the seek.
     return AIOKafkaConsumer(
         **connection.client_options(),
         group_id=None,
+        isolation_level=isolation,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         fetch_max_wait_ms=round(1000 * fetch_wait),

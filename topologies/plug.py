@@ -28,9 +28,10 @@ from stream_tpp.operators.ingest import Ingest
 from stream_tpp.operators.post import Post
 from stream_tpp.operators.records import Channel
 from stream_tpp.operators.slots import SlotTable
+from stream_tpp.operators.transactions import Transactions
 from stream_tpp.topologies.pick_up import Make, pick_up
 from stream_tpp.topologies.restore import restore_in_bulk
-from stream_tpp.topologies.transport import settle_at_rebalance
+from stream_tpp.topologies.transport import commit_by, settle_at_rebalance
 from stream_tpp.warning.rule import Rule
 
 
@@ -102,14 +103,16 @@ def plug(
     nobody foresaw. `patience`: seconds that those in flight get when a rebalance
     begins, less than the app's `broker_rebalance_timeout`.
 
+    Where the app's `processing_guarantee` is exactly_once, what is written for a record and the record's offset are one
+    transaction, see stream_tpp.operators.transactions; what the app does besides is Faust's.
+
     The app gets a transport of ours (see stream_tpp.topologies.transport): around a rebalance, Faust's own loses records.
 
     An agent of the app's own on the events topic must read bytes too (`value_type=bytes`): where one fails to decode a
     record, Faust acknowledges it for all agents, and it becomes no dead letter.
 
-    Raises StreamTppError: no such model, rules that name unknown types or share a name, an app that is to process exactly once.
+    Raises StreamTppError: no such model, rules that name unknown types or share a name.
     """
-    _check_guarantee(app)
     folder = folder_of(model) if isinstance(model, str | os.PathLike) else None
     make = make or (lambda loaded: ModelForecaster(loaded, rules, horizon=horizon, paths=paths))
     forecaster = _forecaster(load(folder) if folder else model, make)
@@ -135,6 +138,11 @@ def plug(
         rules,
     )
     written, post = topics.written(), Post(app)
+    transactions = None
+    guarantee: object = app.conf.processing_guarantee
+    if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+        transactions = Transactions(app, post, {events, topics.name("warnings")} if rules else {events})
+        commit_by(app, transactions)
     forecast_agent = ForecastAgent(
         app,
         histories,
@@ -148,6 +156,7 @@ def plug(
         conflate=conflate,
         on_error=on_error,
         patience=patience,
+        transactions=transactions,
     )
     events_topic = topics.raw(events)
     app.agent(events_topic, name="stream-tpp-forecast")(forecast_agent.run)
@@ -159,7 +168,15 @@ def plug(
         states = _table(ChangelogTable, app, "standing-alerts", topics.partitions, states_mark)
         alerts = Alerts(states, rules, counters)
         alert_agent = AlertAgent(
-            app, states, written, post, alerts, max_in_flight=max_in_flight, on_error=on_error, patience=patience
+            app,
+            states,
+            written,
+            post,
+            alerts,
+            max_in_flight=max_in_flight,
+            on_error=on_error,
+            patience=patience,
+            transactions=transactions,
         )
         app.agent(topics.raw(topics.name("warnings")), name="stream-tpp-alert")(alert_agent.run)
         settle_at_rebalance(app, alert_agent.settle)
@@ -250,16 +267,6 @@ def folder_of(place: str | os.PathLike[str]) -> Path:
 
 def _forecaster(model: object, make: Make) -> Forecaster:
     return make(model) if isinstance(model, Model) else model  # type: ignore[return-value]
-
-
-def _check_guarantee(app: faust.App) -> None:
-    guarantee: object = app.conf.processing_guarantee
-    if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
-        raise StreamTppError(
-            "The processing guarantee exactly_once would not hold: Faust 0.15.3 writes to topics that the app does not read "
-            "(forecasts, alerts, dead letters) outside its transactions, and ends a transaction between an output and its "
-            "offset. Use at_least_once, and have readers keep one record of each id: what is written again is the same bytes."
-        )
 
 
 def _check(rules: Sequence[Rule], types: Sequence[str]) -> None:

@@ -134,7 +134,11 @@ class Worker(Section):
 
     The timeouts bring a restarted worker back in 3 to 5 s; Faust's own would take about a minute. `fetch_wait` is how
     long a broker may hold a fetch that finds no record. `on_error` says what to do with a record that meets an error nobody
-    foresaw: dead_letter, or stop the worker. `processing_guarantee` is at_least_once; exactly_once is refused, and why.
+    foresaw: dead_letter, or stop the worker.
+
+    `processing_guarantee`: with at_least_once, what a crashed worker had not committed is written again, byte for byte. With
+    exactly_once, who reads with isolation.level=read_committed sees each id once; outputs of a partition leave in order, in
+    transactions, and later for it (docs/guarantees.md). It is to be changed while no worker runs.
     """
 
     application: str = "stream-tpp"

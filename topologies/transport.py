@@ -14,6 +14,8 @@ over, since the flow was suspended as it came, is acknowledged.
 
 And a partition with many records is read a few at a time, in turn with the others: Faust goes through all that it fetched of
 it, 10,000 events or so, and meanwhile no warning would become an alert.
+
+Where an app processes exactly once, Faust takes a changelog for empty that it has not read yet; here Kafka is asked for its end.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, cast
 
 import faust
@@ -31,11 +33,14 @@ from aiokafka.errors import KafkaError
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT
-from faust.types.transports import ConsumerT
+from faust.types.transports import ConsumerT, TransactionManagerT
 from faust.types.tuples import Message
 from mode import Service
 from mode.services import WaitResults
 from yarl import URL
+
+from stream_tpp.operators.transactions import Transactions
+from stream_tpp.topologies.transactions import TransactionManager
 
 # Records that are read before it is another partition's turn.
 AT_ONCE = 250
@@ -93,6 +98,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             return None
         state = assignment.state_value(tp)
         return int(state.position) if state.has_valid_position else None
+
+    async def _highwaters(self, partitions: list[TP]) -> Mapping[TP, int]:
+        return cast(Mapping[TP, int], await self._ensure_consumer().end_offsets(partitions))
 
     async def _fetch_records(
         self, consumer: AIOKafkaConsumer, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
@@ -199,7 +207,8 @@ class Consumer(driver.Consumer):
 class Transport(driver.Transport):
     """Faust's aiokafka transport; `fetch_wait` is how long (seconds) the broker may hold a fetch that has no record.
 
-    What is in `settle_first` is awaited when a rebalance begins, before what was acknowledged is committed.
+    What is in `settle_first` is awaited when a rebalance begins, before what was acknowledged is committed. Where there are
+    `transactions`, they commit the offsets of their sources, and Faust does not.
     """
 
     Consumer: ClassVar[type[ConsumerT]] = Consumer
@@ -215,6 +224,12 @@ class Transport(driver.Transport):
         super().__init__(url, app, loop)
         self.fetch_wait = fetch_wait
         self.settle_first: list[Settle] = []
+        self.transactions: Transactions | None = None
+
+    def create_transaction_manager(self, *args: Any, **kwargs: Any) -> TransactionManagerT:
+        if self.transactions is None:
+            return super().create_transaction_manager(*args, **kwargs)
+        return TransactionManager(self, *args, ours=self.transactions, **kwargs)
 
     async def _really_create_topic(self, owner: Service, client: AIOKafkaClient, *args: Any, **kwargs: Any) -> None:
         # Faust asks one node who the controller is, a node that has just gone, too, until the others have noticed.
@@ -249,6 +264,11 @@ async def known_position(app: faust.App, tp: TP) -> int | None:
 def settle_at_rebalance(app: faust.App, settle: Settle) -> None:
     """Have `app` await `settle` when a rebalance begins."""
     _ours(app).settle_first.append(settle)
+
+
+def commit_by(app: faust.App, transactions: Transactions) -> None:
+    """Have `app` leave the offsets of their sources to the transactions; before it starts."""
+    _ours(app).transactions = transactions
 
 
 FAUST_FETCH_WAIT = 1.5

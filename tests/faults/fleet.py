@@ -46,11 +46,11 @@ STALLED_AFTER = 20.0
 
 @dataclass(frozen=True)
 class Ways:
-    """What may be odd about a worker: a clock `skew` seconds ahead, how much it logs, Faust's transactions past our refusal."""
+    """What may be odd about a worker: a clock `skew` seconds ahead, how much it logs, Faust's transactions in place of ours."""
 
     skew: float = 0.0
     level: int = logging.INFO
-    exactly_once: bool = False
+    fausts_transactions: bool = False
 
 
 ORDINARY = Ways()
@@ -226,7 +226,7 @@ def _work(settings: Settings, engine: Double, log: Path, ways: Ways) -> None:
 
 def _app(settings: Settings, engine: Double, ways: Ways) -> Any:
     app, plugged = early_warning.create(settings, engine)
-    if ways.exactly_once:
+    if ways.fausts_transactions:
         app.conf.processing_guarantee = ProcessingGuarantee.EXACTLY_ONCE
         for agent in (plugged.forecast_agent, plugged.alert_agent):
             agent.post = OneByOne(app)

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_tpp.history import Slot
 from stream_tpp.operators.records import entity_key
-from stream_tpp.topologies.audit import audit, follow
+from stream_tpp.topologies.audit import Isolation, audit, follow
 from stream_tpp.topologies.connection import Connection
 from stream_tpp.topologies.ledger import Audit, Ledger
 from stream_tpp.topologies.settings import Settings
@@ -84,15 +84,17 @@ class Traffic:
             await asyncio.sleep(0.02)
 
 
-async def verdict(settings: Settings, sent: int, told: Callable[[], str], within: float = 90.0) -> Audit:
+async def verdict(
+    settings: Settings, sent: int, told: Callable[[], str], within: float = 90.0, isolation: Isolation = "read_uncommitted"
+) -> Audit:
     """The auditor's account, as soon as nothing is owed for any of the events; as it is after `within` seconds.
 
     Asserts that nothing is lost and nothing contradictory, and that the histories' changelog folds to what the events do.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within):
-            await _settled(settings, sent)
-    account = await audit(settings.kafka, settings.topics, settings.rules, settings.fields)
+            await _settled(settings, sent, isolation)
+    account = await audit(settings.kafka, settings.topics, settings.rules, settings.fields, isolation=isolation)
     assert account.events_in == sent, f"{account.events_in} events lie in the topic, {sent} were sent"
     if account.lost or account.contradictory:
         offsets = await committed(settings)
@@ -104,9 +106,9 @@ async def verdict(settings: Settings, sent: int, told: Callable[[], str], within
     return account
 
 
-async def _settled(settings: Settings, sent: int) -> None:
+async def _settled(settings: Settings, sent: int, isolation: Isolation) -> None:
     ledger = Ledger(settings.topics.events, settings.rules, settings.fields)
-    async for entries in follow(settings.kafka, settings.topics):
+    async for entries in follow(settings.kafka, settings.topics, isolation):
         for entry in entries:
             ledger.take(entry)
         if not entries and ledger.settled(sent):

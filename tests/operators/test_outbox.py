@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from faust.types import TP
 
-from stream_tpp.operators.outbox import Outbox, Parcel, Undeliverable
+from stream_tpp.operators.outbox import EagerOutbox, Outbox, Parcel, Undeliverable
 from stream_tpp.operators.post import Arrived, Fate, Letter
 
 
@@ -39,7 +39,8 @@ class Broker:
         return [self.faults[name].pop(0) if self.faults.get(name) else Arrived(TP("any", 0), 0) for name in names]
 
     def parcel(self, name: str, outputs: list[Letter] | None, partition: int = 0) -> Parcel:
-        return Parcel(partition, lambda: self.happened.append(f"acked {name}"), outputs=outputs)
+        # The offset tells nothing here: parcels are put in order.
+        return Parcel(TP("events", partition), 0, lambda: self.happened.append(f"acked {name}"), outputs=outputs)
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ async def settled() -> None:
 
 async def test_a_record_is_acknowledged_after_its_outputs_arrived() -> None:
     broker = Broker(by_itself=False)
-    outbox = Outbox(broker.send, limit=10)
+    outbox = EagerOutbox(broker.send, limit=10)
     async with publishing(outbox):
         outbox.put(broker.parcel("1", [output("a"), output("b")]))
         await settled()
@@ -72,7 +73,7 @@ async def test_a_record_is_acknowledged_after_its_outputs_arrived() -> None:
 
 async def test_a_record_is_acknowledged_after_its_table_writes_arrived() -> None:
     broker = Broker(by_itself=False)
-    outbox = Outbox(broker.send, limit=10)
+    outbox = EagerOutbox(broker.send, limit=10)
     async with publishing(outbox):
         parcel = broker.parcel("1", [output("a")])
         parcel.writes = [write("w")]
@@ -88,7 +89,7 @@ async def test_a_record_is_acknowledged_after_its_table_writes_arrived() -> None
 
 async def test_a_record_is_sent_at_once_and_acknowledged_after_those_before_it_in_its_partition() -> None:
     broker = Broker()
-    outbox = Outbox(broker.send, limit=10)
+    outbox = EagerOutbox(broker.send, limit=10)
     async with publishing(outbox):
         slow = broker.parcel("slow", None)
         for parcel in (slow, broker.parcel("quick", [output("q")]), broker.parcel("other", [output("o")], partition=1)):
@@ -102,7 +103,7 @@ async def test_a_record_is_sent_at_once_and_acknowledged_after_those_before_it_i
 
 async def test_records_that_another_stands_for_are_acknowledged_when_its_outputs_arrived() -> None:
     broker = Broker(by_itself=False)
-    outbox = Outbox(broker.send, limit=10)
+    outbox = EagerOutbox(broker.send, limit=10)
     async with publishing(outbox):
         earlier, newest = broker.parcel("earlier", None), broker.parcel("newest", None)
         for parcel in (earlier, newest):
@@ -117,7 +118,7 @@ async def test_records_that_another_stands_for_are_acknowledged_when_its_outputs
 
 async def test_who_reads_waits_while_the_outbox_is_full() -> None:
     broker = Broker()
-    outbox = Outbox(broker.send, limit=2)
+    outbox = EagerOutbox(broker.send, limit=2)
     first = broker.parcel("1", None)
     outbox.put(first)
     outbox.put(broker.parcel("2", []))
@@ -133,7 +134,7 @@ async def test_who_reads_waits_while_the_outbox_is_full() -> None:
 async def test_an_output_that_failed_is_sent_again_before_the_record_is_acknowledged() -> None:
     broker = Broker()
     broker.faults["a"] = [OSError("the broker went away")] * 2
-    outbox = Outbox(broker.send, limit=10, retries=3, pause=0)
+    outbox = EagerOutbox(broker.send, limit=10, retries=3, pause=0)
     async with publishing(outbox):
         outbox.put(broker.parcel("1", [output("a"), output("b")]))
         await settled()
@@ -143,7 +144,7 @@ async def test_an_output_that_failed_is_sent_again_before_the_record_is_acknowle
 async def test_what_can_not_be_delivered_is_never_acknowledged() -> None:
     broker = Broker()
     broker.faults["a"] = [OSError("the broker went away")] * 3
-    outbox = Outbox(broker.send, limit=10, retries=2, pause=0)
+    outbox = EagerOutbox(broker.send, limit=10, retries=2, pause=0)
     async with publishing(outbox) as task:
         outbox.put(broker.parcel("1", [output("a")]))
         with pytest.raises(Undeliverable, match="the broker went away"):
@@ -154,7 +155,7 @@ async def test_what_can_not_be_delivered_is_never_acknowledged() -> None:
 async def test_a_table_write_that_was_lost_is_undeliverable() -> None:
     broker = Broker()
     broker.faults["w"] = [OSError("the changelog went away")] * 2
-    outbox = Outbox(broker.send, limit=10, retries=1, pause=0)
+    outbox = EagerOutbox(broker.send, limit=10, retries=1, pause=0)
     async with publishing(outbox) as task:
         parcel = broker.parcel("1", [])
         parcel.writes = [write("w")]
@@ -166,7 +167,7 @@ async def test_a_table_write_that_was_lost_is_undeliverable() -> None:
 
 async def test_what_is_in_flight_at_a_rebalance_is_dropped_unacknowledged() -> None:
     broker = Broker(by_itself=False)
-    outbox = Outbox(broker.send, limit=2)
+    outbox = EagerOutbox(broker.send, limit=2)
     async with publishing(outbox):
         unanswered = broker.parcel("2", None)
         outbox.put(broker.parcel("1", [output("a")]))

@@ -12,6 +12,7 @@ from stream_tpp.kernels.law import GapScale
 from stream_tpp.model.checkpoint import save
 from stream_tpp.model.config import DraftConfig, ModelConfig, TargetConfig
 from stream_tpp.model.model import Model
+from stream_tpp.operators.outbox import EagerOutbox, Outbox, TransactionalOutbox
 from stream_tpp.topologies import early_warning, simulate
 from stream_tpp.topologies.settings import Forecasts, Sampler, Settings, Topics
 from stream_tpp.warning.rule import Rule
@@ -36,10 +37,13 @@ def test_early_warning_without_a_rule_is_refused(settings: Settings) -> None:
         early_warning.create_app(replace(settings, rules=()))
 
 
-def test_exactly_once_is_a_setting_that_is_refused(settings: Settings) -> None:
-    exactly = replace(settings, worker=replace(settings.worker, processing_guarantee="exactly_once"))
-    with pytest.raises(StreamTppError, match=r"The processing guarantee exactly_once would not hold: .* Use at_least_once"):
-        early_warning.create_app(exactly)
+@pytest.mark.parametrize(("guarantee", "outbox"), [("at_least_once", EagerOutbox), ("exactly_once", TransactionalOutbox)])
+def test_the_guarantee_is_a_setting(settings: Settings, guarantee: str, outbox: type[Outbox]) -> None:
+    app, tpp = early_warning.create(replace(settings, worker=replace(settings.worker, processing_guarantee=guarantee)))
+    assert app.conf.processing_guarantee.value == guarantee
+    assert tpp.alert_agent is not None
+    assert isinstance(tpp.forecast_agent.outbox, outbox)
+    assert isinstance(tpp.alert_agent.outbox, outbox)
 
 
 def test_a_store_that_is_not_installed_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,10 +65,16 @@ def test_topics_may_be_given_names(model: Path) -> None:
     assert (tpp.alerts.get_topic_name(), tpp.warnings.get_topic_name()) == ("icu-alerts", "warnings")
 
 
-def test_exactly_once_is_refused_with_the_reason_and_what_to_use_instead(model: Path) -> None:
+def test_exactly_once_the_topics_that_our_agents_read_are_ours_to_commit(model: Path) -> None:
     exactly = faust.App("wards", autodiscover=False, topic_partitions=3, processing_guarantee="exactly_once")
-    with pytest.raises(StreamTppError, match=r"would not hold: .* outside its transactions, .*Use at_least_once, .* of each id"):
-        plug(exactly, events="vitals", model=model)
+    plug(exactly, events="vitals", model=model, rules=[RULE], names={"warnings": "icu-warnings"})
+    assert exactly.transport.transactions.sources == {"vitals", "icu-warnings"}
+    without_rules = faust.App("wards", autodiscover=False, processing_guarantee="exactly_once")
+    plug(without_rules, events="vitals", model=model)
+    assert without_rules.transport.transactions.sources == {"vitals"}
+    at_least_once = app()
+    plug(at_least_once, events="vitals", model=model, rules=[RULE])
+    assert at_least_once.transport.transactions is None
 
 
 def test_an_app_without_rules_has_no_agent_for_alerts(model: Path) -> None:
