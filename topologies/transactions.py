@@ -10,11 +10,30 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.transport import consumer
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from stream_tpp.errors import StreamTppError
 from stream_tpp.operators.agents import ChangelogTable
 from stream_tpp.operators.transactions import Transactions
+
+
+class Producer(driver.Producer):
+    """Faust's own; it says so where the brokers have no transactions and the app needs them."""
+
+    async def on_start(self) -> None:
+        try:
+            await super().on_start()
+        except KafkaError as error:
+            if not self.app.in_transaction or error.retriable:
+                raise
+            raise StreamTppError(
+                f"Kafka makes no producer that processes exactly once ({error!r}): the brokers have to support transactions, as "
+                "Apache Kafka does and the embedded broker does not, and to let the worker use them. Otherwise set the "
+                "processing guarantee to at_least_once ([worker] processing_guarantee)."
+            ) from error
 
 
 class TransactionManager(consumer.TransactionManager):

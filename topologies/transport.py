@@ -33,14 +33,14 @@ from aiokafka.errors import KafkaError
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT
-from faust.types.transports import ConsumerT, TransactionManagerT
+from faust.types.transports import ConsumerT, ProducerT, TransactionManagerT
 from faust.types.tuples import Message
 from mode import Service
 from mode.services import WaitResults
 from yarl import URL
 
 from stream_tpp.operators.transactions import Transactions
-from stream_tpp.topologies.transactions import TransactionManager
+from stream_tpp.topologies.transactions import Producer, TransactionManager
 
 # Records that are read before it is another partition's turn.
 AT_ONCE = 250
@@ -212,6 +212,7 @@ class Transport(driver.Transport):
     """
 
     Consumer: ClassVar[type[ConsumerT]] = Consumer
+    Producer: ClassVar[type[ProducerT]] = Producer
 
     def __init__(
         self,

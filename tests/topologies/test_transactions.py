@@ -1,4 +1,4 @@
-"""Faust commits no offset, and makes no producer, of what our transactions are for."""
+"""Faust commits no offset, and makes no producer, of what our transactions are for; a broker without them is named as such."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +8,8 @@ import faust
 import pytest
 from faust.types import TP
 
+from stream_tpp.errors import StreamTppError
+from stream_tpp.topologies.broker import EmbeddedBroker
 from stream_tpp.topologies.plug import plug
 from stream_tpp.topologies.transactions import TransactionManager
 from tests.faults.engine import Double
@@ -64,3 +66,21 @@ async def test_faust_makes_no_producer_for_what_is_ours(manager: TransactionMana
     assert manager.ours.renewed == [assigned]
     await manager.on_rebalance(assigned | {ORDERS}, set(), {ORDERS})
     assert manager.producer.begun == ["wards-7-0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_worker", [True, False])
+async def test_a_broker_without_transactions_is_named_where_they_are_needed(tmp_path: Path, in_worker: bool) -> None:
+    with EmbeddedBroker() as broker:
+        url, folder = f"kafka://{broker.bootstrap_servers}", str(tmp_path)
+        app = faust.App("wards", broker=url, autodiscover=False, datadir=folder, processing_guarantee="exactly_once")
+        plug(app, events="vitals", model=Double(tmp_path / "mood"), partitions=2)
+        app.in_worker = in_worker
+        try:
+            if in_worker:
+                with pytest.raises(StreamTppError, match="brokers have to support transactions"):
+                    await app.producer.start()
+            else:
+                await app.producer.start()
+        finally:
+            await app.producer.stop()
