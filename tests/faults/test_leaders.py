@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from stream_tpp.topologies.settings import Settings
 from tests.brokers.kafka import KafkaCluster, KafkaUnavailable
 from tests.faults.conftest import settings_for
 from tests.faults.fleet import Fleet
+from tests.faults.test_broker import recovered
+from tests.faults.test_exactly_once import ended_with_a_sentence
 from tests.faults.traffic import Traffic, verdict
 
 pytestmark = pytest.mark.slow
@@ -91,6 +94,36 @@ async def test_the_leader_of_the_events_goes_and_workers_go_on(
     assert not fleet.said_dead
     assert all(worker.running for worker in fleet.workers), fleet.logs()
     print(f"{len(faults)} leaders gone, {account.events_in} events, {account.duplicated} repeated records")
+
+
+async def test_exactly_once_the_leader_of_the_events_goes_and_nothing_is_repeated(
+    fleet: Fleet, traffic: Traffic, settings: Settings, three: KafkaCluster, soak: bool
+) -> None:
+    fleet.settings = dataclasses.replace(
+        settings, worker=dataclasses.replace(settings.worker, processing_guarantee="exactly_once")
+    )
+    fleet.start(2)
+    traffic.flow()
+    await asyncio.sleep(2)
+    faults = [three.kill_node, three.stop_node] * 3 if soak else [three.kill_node]
+    died = 0
+    for go in faults:
+        led = await leader(settings, in_sync=3)
+        await asyncio.to_thread(go, led)
+        fleet.launch()
+        await leader(settings, other_than=led)
+        died += await recovered(fleet)
+        await asyncio.sleep(1)
+        three.start_node(led)
+        await asyncio.to_thread(three.await_nodes, 3)
+    died += await recovered(fleet)
+    await traffic.pause()
+    account = await verdict(settings, traffic.sent, fleet.logs, isolation="read_committed")
+    print(
+        f"{len(faults)} leaders gone, {account.events_in} events, {account.duplicated} repeated records, {died} workers replaced"
+    )
+    assert account.duplicated == 0
+    assert ended_with_a_sentence(fleet)
 
 
 @pytest.mark.parametrize("left", ["coordinator", "another"])

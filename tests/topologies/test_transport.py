@@ -193,6 +193,8 @@ async def test_a_partition_with_many_records_does_not_hold_up_the_others(kafka: 
                 read.append(event.message.topic)
                 if len(read) == 1:
                     await producer.send_and_wait(few, b"a warning")
+                # All of them take seconds, so that the warning is there long before the last.
+                await asyncio.sleep(0.001)
 
         app.agent(app.topic(few, many, value_type=bytes, value_serializer="raw"))(agent)
         await app.start()
