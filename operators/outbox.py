@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -15,6 +16,7 @@ from faust.types import TP
 
 from stream_tpp.errors import StreamTppError
 from stream_tpp.operators.post import Fate, Letter
+from stream_tpp.operators.transactions import ShutOut
 
 log = logging.getLogger(__name__)
 
@@ -202,9 +204,12 @@ class TransactionalOutbox(Outbox):
     A partition's transactions come one after another, and wait for no other partition's.
     """
 
-    def __init__(self, commit: Commit, *, limit: int, retries: int = 3, pause: float = 1.0) -> None:
+    def __init__(self, commit: Commit, *, limit: int, retries: int = 3, pause: float = 1.0, notice: float = 10.0) -> None:
+        """Who is shut out hears within `notice` seconds of the rebalance that did it, which drops all, or else it ends."""
         super().__init__(limit=limit, retries=retries, pause=pause)
         self._commit = commit
+        self._notice = notice
+        self._dropped = asyncio.Event()
         self._last: dict[TP, int] = {}
         self._since: dict[TP, float] = {}
 
@@ -221,6 +226,8 @@ class TransactionalOutbox(Outbox):
 
     def drop(self) -> int:
         self._last.clear()
+        self._dropped.set()
+        self._dropped = asyncio.Event()
         return super().drop()
 
     async def run(self) -> None:
@@ -264,6 +271,9 @@ class TransactionalOutbox(Outbox):
                 await self._commit(tp, last.offset + 1, letters)
                 return True
             except Exception as error:
+                if isinstance(error, ShutOut) and not last.dropped:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._dropped.wait(), self._notice)
                 if last.dropped:
                     return False
                 if isinstance(error, StreamTppError):

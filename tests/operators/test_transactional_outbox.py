@@ -10,6 +10,7 @@ from faust.types import TP
 from stream_tpp.errors import StreamTppError
 from stream_tpp.operators.outbox import Parcel, TransactionalOutbox, Undeliverable
 from stream_tpp.operators.post import Letter
+from stream_tpp.operators.transactions import ShutOut
 
 FIRST, SECOND = TP("events", 0), TP("events", 1)
 
@@ -137,10 +138,11 @@ async def test_what_can_not_be_committed_is_never_acknowledged() -> None:
     assert broker.acked == []
 
 
-async def test_who_is_shut_out_ends_with_the_sentence_and_tries_no_more() -> None:
+@pytest.mark.parametrize("error", [ShutOut("Another worker took over."), StreamTppError("Another worker took over.")])
+async def test_who_is_shut_out_and_hears_of_no_rebalance_ends_with_the_sentence_and_tries_no_more(error: Exception) -> None:
     broker = Broker()
-    broker.faults[FIRST] = [StreamTppError("Another worker took over.")]
-    outbox = TransactionalOutbox(broker.commit, limit=10, pause=0)
+    broker.faults[FIRST] = [error]
+    outbox = TransactionalOutbox(broker.commit, limit=10, pause=0, notice=0.1)
     async with publishing(outbox) as task:
         outbox.put(broker.parcel(0, ["a"]))
         with pytest.raises(StreamTppError, match="Another worker took over"):
@@ -148,7 +150,24 @@ async def test_who_is_shut_out_ends_with_the_sentence_and_tries_no_more() -> Non
     assert broker.committed == []
 
 
-@pytest.mark.parametrize("fault", [StreamTppError("Shut out."), OSError("gone"), None])
+async def test_who_is_shut_out_goes_on_after_the_rebalance_that_did_it() -> None:
+    broker = Broker()
+    broker.faults[FIRST] = [ShutOut("Another worker took over.")]
+    outbox = TransactionalOutbox(broker.commit, limit=10, pause=0, notice=60)
+    async with publishing(outbox) as task:
+        outbox.put(broker.parcel(0, ["a"]))
+        outbox.put(broker.parcel(4, ["b"], SECOND))
+        await settled()
+        assert broker.committed == [(SECOND, 5, "w4 b")]
+        assert outbox.drop() == 1
+        outbox.put(broker.parcel(0, ["a"]))
+        await settled()
+        assert broker.committed[1:] == [(FIRST, 1, "w0 a")]
+        assert not task.done()
+    assert broker.acked == [4, 0]
+
+
+@pytest.mark.parametrize("fault", [ShutOut("Shut out."), StreamTppError("Said."), OSError("gone"), None])
 async def test_what_becomes_of_a_transaction_whose_records_were_dropped_is_nobody_s_concern(fault: Exception | None) -> None:
     broker = Broker(by_itself=False)
     outbox = TransactionalOutbox(broker.commit, limit=10, pause=0)
